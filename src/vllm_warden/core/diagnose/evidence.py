@@ -1,0 +1,72 @@
+"""What was gathered about one exit, before anyone has an opinion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vllm_warden.core.model import MemorySample, Phase, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line as the journal (or log file) gave it, without its line end.
+
+    ``text`` is already redacted. ``pid`` is the writer's, where the backend knows it.
+    ``number`` counts lines of the attempt from 1.
+    """
+
+    number: int
+    text: str
+    pid: int | None = None
+    at_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostProcess:
+    """An engine process that vanished while its parent lived on (title as vLLM sets it)."""
+
+    pid: int
+    title: str
+    rank: int | None
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """Memory limits of the attempt itself; None means no limit, or not known.
+
+    ``address_space_used_bytes`` is the largest VmSize seen of one engine process before the
+    death; it belongs to ``address_space_bytes`` (RLIMIT_AS), ``memory_bytes`` is the cgroup's.
+    """
+
+    address_space_bytes: int | None = None
+    address_space_used_bytes: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything known about one exit.
+
+    ``exit_status`` is as ``subprocess`` counts: negative for a signal, None when unknown.
+    ``incomplete`` means that lines may be missing; incomplete evidence never moves a knob.
+    ``reached`` is the last phase that the log showed while the attempt ran.
+    ``oom_kills`` is the change of the unit's oom_kill counter during the attempt.
+    """
+
+    records: tuple[LogRecord, ...]
+    incomplete: bool = False
+    exit_status: int | None = None
+    was_ready: bool = False
+    reached: Phase | None = None
+    lost_processes: tuple[LostProcess, ...] = ()
+    kernel_lines: tuple[str, ...] = ()
+    oom_kills: int = 0
+    limits: HostLimits = field(default_factory=HostLimits)
+    settings: Settings = field(default_factory=dict)
+    engine_version: str | None = None
+    memory: tuple[MemorySample, ...] = ()
+    memory_total_bytes: Mapping[int, int] = field(default_factory=dict)
+    note: str | None = None
+    """Why the warden itself ended the attempt (stalled, probe failed, lost core), if it did."""

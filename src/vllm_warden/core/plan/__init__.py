@@ -1,0 +1,1 @@
+"""What is to be launched, worked out before anything starts."""

@@ -1,0 +1,1 @@
+"""The imperative shell: turns observations into events, and effects into calls."""

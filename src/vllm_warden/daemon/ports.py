@@ -1,0 +1,184 @@
+"""What the daemon needs of the world; adapters satisfy these protocols structurally.
+
+Every call that may wait is either async or documented as quick. Fakes in ``tests/fakes`` are
+trusted only because ``tests/contracts`` runs one suite against the fake and the real adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
+from vllm_warden.core.model import GpuReading, ProcessIdentity
+from vllm_warden.core.plan.spec import EngineFacts, LaunchPlan, ModelFacts
+
+
+class Clock(Protocol):
+    def now_seconds(self) -> float:
+        """CLOCK_BOOTTIME of this boot."""
+
+    def wall_seconds(self) -> float:
+        """Seconds since the epoch; display only."""
+
+    def boot_id(self) -> str: ...
+
+    def jitter_fraction(self) -> float:
+        """Uniform in [0, 1)."""
+
+
+class LogStream(Protocol):
+    """One attempt's stdout and stderr: written by the engine, read back by us.
+
+    Contract (journal stream and file alike): lines come back in the order they were written, once
+    each; a line longer than 48 KiB may be cut in pieces; empty lines may be dropped; trailing
+    blanks may be stripped, leading ones are kept; a NUL byte ends a line; bytes that are not UTF-8
+    come back with U+FFFD. Our own nonce and END markers never come back as records.
+    """
+
+    @property
+    def writer_fd(self) -> int:
+        """The descriptor to hand to the child as stdout and stderr."""
+
+    def start_reading(self, deliver: Callable[[Sequence[LogRecord]], None]) -> None:
+        """Follow the stream in a thread of its own; ``deliver`` is called in that thread."""
+
+    def expect_more(self, expecting: bool) -> None:
+        """True: something is about to come (poll every 10 ms); False: sleep until woken."""
+
+    def finish(self, limit_seconds: float = 2.0) -> bool:
+        """Write END + nonce and wait until it has been read back. False: evidence is incomplete.
+
+        Blocks up to the limit; call it from a worker thread. All records up to the marker have
+        been delivered when it returns True.
+        """
+
+    def close(self) -> None: ...
+
+
+class LogBackend(Protocol):
+    """Where engine output goes: the journal, or one file per attempt."""
+
+    name: str
+
+    def self_test(self) -> str | None:
+        """None when our own lines can be read back, otherwise why not."""
+
+    def open_stream(self, instance: str, attempt: int, launch_id: str) -> LogStream: ...
+
+    def read_attempt(
+        self, instance: str, attempt: int, launch_id: str, last_lines: int | None
+    ) -> Sequence[LogRecord]:
+        """Lines of an attempt that may be long over, oldest first (for ``logs``)."""
+
+
+class AttemptGroup(Protocol):
+    """The processes of one attempt: a cgroup, or a process group where there is no cgroup2."""
+
+    path: str
+    kind: str
+    """``cgroup`` or ``process_group``."""
+
+    def pids(self) -> tuple[int, ...]:
+        """Every process in it, zombies left out."""
+
+    def is_empty(self) -> bool: ...
+
+    def kill(self) -> None:
+        """SIGKILL to all of it; returns at once."""
+
+    def remove(self) -> None:
+        """Remove the empty group; ignores one that is gone already."""
+
+
+class Groups(Protocol):
+    """Makes attempt groups below the warden's own root, and finds leftovers there."""
+
+    kind: str
+
+    def create(self, instance: str, attempt: int, launch_id: str) -> AttemptGroup: ...
+
+    def leftovers(self) -> Sequence[AttemptGroup]:
+        """Groups of earlier attempts of this state directory that still hold processes."""
+
+    def oom_kills(self) -> int:
+        """The unit's oom_kill counter, 0 where there is none."""
+
+    def memory_limit_bytes(self) -> int | None: ...
+
+
+class Child(Protocol):
+    """One spawned ``vllm serve`` parent process."""
+
+    identity: ProcessIdentity
+
+    def signal(self, number: int) -> bool:
+        """Send a signal through the pidfd; False when the process is gone."""
+
+    def watch_exit(self, on_exit: Callable[[int | None], None]) -> None:
+        """Call ``on_exit(status)`` in the event loop once it has exited and been reaped."""
+
+
+class Spawner(Protocol):
+    def spawn(self, plan: LaunchPlan, group: AttemptGroup, output_fd: int) -> Child:
+        """Start the plan in its own session and in ``group``. Raises SpawnError."""
+
+
+class ProcessWatch(Protocol):
+    """Looks at /proc for the processes of an attempt."""
+
+    def engine_processes(self, pids: Sequence[int], parent_pid: int) -> dict[int, str]:
+        """pid -> title of engine core and worker processes (``VLLM::EngineCore``...)."""
+
+    def watch_end(self, pid: int, on_end: Callable[[], None]) -> bool:
+        """Call ``on_end`` in the event loop when the process ends (zombie included)."""
+
+    def listens(self, pids: Sequence[int], port: int) -> bool:
+        """True when one of the processes owns a listening TCP socket on that port."""
+
+    def limits(self, pid: int) -> HostLimits: ...
+
+    def address_space_bytes(self, pids: Sequence[int]) -> int | None:
+        """Largest VmSize among them."""
+
+
+class Gpus(Protocol):
+    """NVML. Quick calls that may hang in a broken driver: run them in the NVML thread only."""
+
+    def memory(self) -> Sequence[GpuReading]:
+        """All GPUs without holders. Raises GpusUnavailable when NVML cannot be used."""
+
+    def memory_with_holders(self) -> Sequence[GpuReading]: ...
+
+
+class Health(Protocol):
+    async def check(self, host: str, port: int, timeout_seconds: float) -> int | None:
+        """HTTP status of /health, None when refused or late."""
+
+    async def generate_one_token(
+        self, host: str, port: int, model: str, api_key: str | None, timeout_seconds: float
+    ) -> str | None:
+        """None when one token was generated, otherwise why not."""
+
+    async def requests_served(self, host: str, port: int) -> int | None:
+        """``vllm:request_success_total`` summed, None when unknown."""
+
+
+class EngineProbe(Protocol):
+    def facts(self, command: Sequence[str]) -> EngineFacts:
+        """Blocks up to seconds: worker thread only. Never raises; ``problem`` says why not."""
+
+
+class ModelProbe(Protocol):
+    def facts(self, model: str) -> ModelFacts:
+        """Quick. Never raises; unknown stays None."""
+
+
+class Notifier(Protocol):
+    def ready(self) -> None: ...
+
+    def status(self, text: str) -> None: ...
+
+    def watchdog(self) -> None: ...
+
+    def stopping(self) -> None: ...
