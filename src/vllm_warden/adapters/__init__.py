@@ -1,0 +1,1 @@
+"""Touches the world: one folder per outside thing, none knows policy or another adapter."""

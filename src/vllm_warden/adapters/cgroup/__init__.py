@@ -1,0 +1,1 @@
+"""Attempt groups on cgroup2, or process groups without it."""

@@ -1,0 +1,1 @@
+"""Asks the engine's installation and the model's files."""

@@ -1,0 +1,1 @@
+"""Engine output through systemd-journald."""

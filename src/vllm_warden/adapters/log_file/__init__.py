@@ -1,0 +1,1 @@
+"""Engine output in one capped file per attempt."""

@@ -1,0 +1,1 @@
+"""Starts engine processes and looks at them in /proc."""

@@ -1,0 +1,1 @@
+"""History in SQLite, wanted states in one small file."""

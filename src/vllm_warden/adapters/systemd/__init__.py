@@ -1,0 +1,1 @@
+"""Readiness, status and watchdog messages to systemd."""

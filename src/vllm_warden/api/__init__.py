@@ -1,0 +1,1 @@
+"""HTTP and JSON over the Unix socket: routes, access, server, client."""

@@ -1,0 +1,1 @@
+"""TOML and environment to validated settings, and settings to the specs of the core."""

@@ -1,0 +1,1 @@
+"""From what was gathered about a death to its cause, with the lines that prove it."""

@@ -1,0 +1,1 @@
+"""The failure catalogue: rows only, one module per family."""

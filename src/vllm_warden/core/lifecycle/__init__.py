@@ -1,0 +1,1 @@
+"""The life of one instance as a table of states and events."""
