@@ -1,0 +1,132 @@
+"""Turns one raw record of an engine's log into lines with their process, level and message.
+
+Knows every prefix that vLLM 0.8.5 to 0.33 writes: coloured and plain process tags, stacked tags
+of forked workers, the text of VLLM_LOGGING_PREFIX before or behind the tag, JSON records, and
+what `journalctl`, `docker compose logs` and Ray put in front. Linear in the length of a record.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LINE_LIMIT = 16_384
+"""Characters of one line that are looked at; what proves a cause comes early in a line."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[ -/]{0,2}[@-~]")
+_TAG = re.compile(
+    r"\((?P<name>[A-Za-z][\w.:-]{0,80}(?: rank=\d{1,5}|(?: [A-Z]{2,5}\d{1,5}){1,6})?)"
+    r" pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,45})?\) ?"
+)
+_HEADER = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
+    r"\[?(?P<file>[\w./-]{1,120}):(?P<at>\d{1,6})\] ?"
+)
+_UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}")
+_TRANSPORT = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? "
+    r"[^\s]{1,80} [^\s\[:]{1,80}\[\d{1,10}\]: "
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\dZ+:-]{0,20} "
+    r"(?:[^\s]{1,80} [^\s\[:]{1,80}\[\d{1,10}\]: |std(?:out|err) [FP] )?"
+    r"|[\w.-]{1,60} +\| )"
+)
+_RANK = re.compile(r"(?:rank=|TP|VllmWorker-|Worker_)(\d{1,5})")
+_HEADER_WITHIN = 240
+"""A record's own header begins within so many characters; later ones are quoted text."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a record. ``source`` is the record's level, time and origin; "" when it has none.
+
+    ``process`` is the innermost process tag ("EngineCore_DP0", "Worker_TP1"), "" without one.
+    ``message`` keeps leading blanks (they tell frames from exceptions), never trailing ones.
+    """
+
+    number: int
+    message: str
+    process: str = ""
+    pid: int | None = None
+    level: str | None = None
+    file: str | None = None
+    source: str = ""
+
+    @property
+    def rank(self) -> int | None:
+        """Tensor parallel or global rank that the tag names."""
+        found = _RANK.search(self.process) if self.process else None
+        return int(found[1]) if found else None
+
+
+def parse(number: int, text: str) -> Iterator[LogLine]:
+    """Yield the lines of one record: several for JSON tracebacks and progress bars (CR)."""
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if text.startswith("{") and '"levelname"' in text:
+        lines = _parse_json(number, text)
+        if lines is not None:
+            yield from lines
+            return
+    if "\r" in text:
+        for part in re.split(r"[\r\n]+", text):
+            if part.strip():
+                yield _parse_text(number, part[:LINE_LIMIT])
+        return
+    yield _parse_text(number, text[:LINE_LIMIT])
+
+
+def _parse_text(number: int, text: str) -> LogLine:
+    transport = _TRANSPORT.match(text)
+    start = transport.end() if transport else 0
+    header = _HEADER.search(text, start, start + _HEADER_WITHIN)
+    if header:
+        name, pid = _last_tag(text, start, header.start())
+        end = header.end()
+        trailing = _TAG.match(text, end)
+        if trailing:  # a logger format that puts the tag behind the header
+            name, pid, end = trailing["name"], int(trailing["pid"]), trailing.end()
+        source = header[0].rstrip()
+        message = text[end:].rstrip()
+        return LogLine(number, message, name, pid, header["level"], header["file"], source)
+    name, pid, level = "", None, None
+    while tag := _TAG.match(text, start):
+        name, pid, start = tag["name"], int(tag["pid"]), tag.end()
+    if uvicorn := _UVICORN.match(text, start):
+        level, start = uvicorn["level"], uvicorn.end()
+    return LogLine(number, text[start:].rstrip(), name, pid, level, "uvicorn" if level else None)
+
+
+def _last_tag(text: str, start: int, end: int) -> tuple[str, int | None]:
+    name, pid = "", None
+    for tag in _TAG.finditer(text, start, end):
+        name, pid = tag["name"], int(tag["pid"])
+    return name, pid
+
+
+def _parse_json(number: int, text: str) -> list[LogLine] | None:
+    """Lines of a ``--logging-config.formatter json`` record (vLLM 0.32), None if it is none."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    process = str(record.get("vllm_process_name") or record.get("processName") or "")
+    if process == "MainProcess":
+        process = ""
+    pid = record.get("process")
+    level = str(record.get("levelname"))
+    name = str(record.get("name", ""))
+    file = "uvicorn" if name.startswith("uvicorn") else name.rpartition(".")[2] + ".py"
+    source = f"{level} {record.get('asctime', '')} {name}"
+    body = str(record.get("message", ""))
+    trace = record.get("exc_info")
+    if isinstance(trace, str):
+        body += "\n" + trace
+    known_pid = pid if isinstance(pid, int) else None
+    return [
+        LogLine(number, part[:LINE_LIMIT].rstrip(), process, known_pid, level, file, source)
+        for part in body.split("\n")
+    ]

@@ -1,0 +1,181 @@
+"""Follows an attempt's log as it grows: the phase it is in, and the figures it prints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vllm_warden.core.model import Phase
+
+ORDER = {phase: place for place, phase in enumerate(Phase)}
+"""Start-up order, for comparisons."""
+
+_LOOK_AT = 400
+"""Characters of a line that can hold a marker: markers begin a message."""
+
+_MESSAGE = re.compile(r"\.py:\d{1,6}\] (?:\[[\w .-]{1,40}\] )?|: {4,6}")
+_SIZE = r"(-?\d{1,12}(?:\.\d{1,20})?)"
+
+_MARKERS: tuple[tuple[str, Phase, str | None], ...] = (
+    ("non-default args:", Phase.ARGS, None),
+    ("vLLM API server version ", Phase.ARGS, r"version (\d[\w.+-]{0,40})"),
+    ("vLLM server version ", Phase.ARGS, r"version (\d[\w.+-]{0,40})"),
+    ("Initializing a V", Phase.INIT_DEVICE, r"engine \(v(\d[\w.+-]{0,40})\)"),
+    ("Initializing an LLM engine (v", Phase.INIT_DEVICE, r"engine \(v(\d[\w.+-]{0,40})\)"),
+    ("Starting to load model ", Phase.LOAD, None),
+    ("Loading model from scratch", Phase.LOAD, None),
+    ("Loading safetensors checkpoint shards:", Phase.LOAD, None),
+    ("Loading weights took ", Phase.LOAD, None),
+    ("Model loading took ", Phase.PROFILE, rf"took {_SIZE} G(?:iB|B)"),
+    ("Warming up model for the compilation", Phase.PROFILE, None),
+    ("Encoder cache will be initialized", Phase.PROFILE, None),
+    ("Dynamo bytecode transform time", Phase.PROFILE, None),
+    ("Compiling a graph for", Phase.PROFILE, None),
+    ("Profiling CUDA graph memory:", Phase.PROFILE, None),
+    ("Estimated CUDA graph memory:", Phase.PROFILE, rf"memory: {_SIZE} GiB"),
+    ("Available KV cache memory:", Phase.KV_PLAN, rf"memory: {_SIZE} GiB"),
+    ("Initial free memory ", Phase.KV_PLAN, rf"reserved {_SIZE} GiB"),
+    ("Explicitly set (", Phase.KV_PLAN, rf"set \({_SIZE}/"),
+    ("GPU KV cache size:", Phase.KV_ALLOC, r"size: ([\d,]{1,20}) tokens"),
+    ("GPU + host KV cache size:", Phase.KV_ALLOC, r"size: ([\d,]{1,20}) tokens"),
+    ("CPU KV cache size:", Phase.KV_ALLOC, r"size: ([\d,]{1,20}) tokens"),
+    ("Maximum concurrency for ", Phase.KV_ALLOC, r"request: ([\d.]{1,20})x"),
+    ("Compile and warming up model for size", Phase.WARMUP, None),
+    ("Capturing CUDA graph", Phase.CUDAGRAPH, None),
+    ("Graph capturing finished in ", Phase.WARMUP, rf"took {_SIZE} GiB"),
+    ("Skipping CUDA graph capture", Phase.WARMUP, None),
+    ("CUDA graph pool memory:", Phase.WARMUP, None),
+    ("init engine (profile, create kv cache, warmup model) took", Phase.WARMUP, None),
+    ("Starting vLLM API server ", Phase.SERVING, None),
+    ("Starting vLLM server on ", Phase.SERVING, None),
+    ("Application startup complete.", Phase.SERVING, None),
+    ("Shutting down", Phase.SHUTDOWN, None),
+)
+_KEY = 8
+_TABLE: dict[str, list[tuple[str, Phase, re.Pattern[str] | None]]] = {}
+for _text, _phase, _pattern in _MARKERS:
+    _TABLE.setdefault(_text[:_KEY], []).append(
+        (_text, _phase, re.compile(_pattern) if _pattern else None)
+    )
+_POOL = re.compile(rf"{_SIZE} GiB \(actual\), {_SIZE} GiB \(estimated\)")
+_CONCURRENCY = re.compile(r"tokens per request: ([\d.]{1,20})x")
+_NOT_HEADERED = ("Capturing CUDA graph", "Loading safetensors checkpoint shards:")
+
+
+@dataclass(slots=True)
+class LogFacts:
+    """What a log has said of the engine so far; None is not said. GiB as printed (rounded).
+
+    ``available_kv_gib`` and ``weights_gib`` are of the worst rank that spoke: the smallest KV
+    memory, the largest weights. ``graphs_gib`` is what captured graphs took (G),
+    ``graphs_estimated_gib`` what was budgeted for them (vLLM 0.18 and later).
+    """
+
+    engine_version: str | None = None
+    weights_gib: float | None = None
+    available_kv_gib: float | None = None
+    kv_tokens: int | None = None
+    max_concurrency: float | None = None
+    graphs_gib: float | None = None
+    graphs_estimated_gib: float | None = None
+
+
+class PhaseTracker:
+    """Fed every line of one attempt in order; phases only move forward.
+
+    Cheap enough for each line of a busy log: one short search and one dictionary look-up.
+    """
+
+    def __init__(self) -> None:
+        self.phase: Phase | None = None
+        self.before_shutdown: Phase | None = None
+        self.facts = LogFacts()
+
+    def feed(self, text: str) -> Phase | None:
+        """Take one raw record; return the phase when a new one has been entered."""
+        if "\x1b" in text:
+            text = _strip_colour(text[:_LOOK_AT])
+        if text.startswith("{"):
+            return self._feed_json(text)
+        if "\r" in text:
+            text = text.rpartition("\r")[2] or text
+        found = _MESSAGE.search(text, 0, _LOOK_AT)
+        if found:
+            return self.feed_message(text[found.end() :])
+        if text.startswith(_NOT_HEADERED) or ") Loading safe" in text or ") Capturing" in text:
+            return self.feed_message(text[max(text.find("Loading safe"), text.find("Capturing")) :])
+        return None
+
+    def feed_message(self, message: str) -> Phase | None:
+        """Take one message without its prefixes; return the phase when a new one was entered."""
+        for marker, phase, pattern in _TABLE.get(message[:_KEY], ()):
+            if message.startswith(marker):
+                if pattern:
+                    self._note(marker, pattern, message[:_LOOK_AT])
+                elif marker.startswith("CUDA graph pool"):
+                    self._note_pool(message[:_LOOK_AT])
+                return self._enter(phase)
+        return None
+
+    def _feed_json(self, text: str) -> Phase | None:
+        at = text.find('"message": "', 0, _LOOK_AT)
+        return self.feed_message(text[at + 12 :]) if at >= 0 else None
+
+    def _enter(self, phase: Phase) -> Phase | None:
+        if self.phase is not None and ORDER[phase] <= ORDER[self.phase]:
+            return None
+        if phase is Phase.SHUTDOWN:
+            self.before_shutdown = self.phase
+        self.phase = phase
+        return phase
+
+    def _note(self, marker: str, pattern: re.Pattern[str], message: str) -> None:
+        found = pattern.search(message)
+        if not found:
+            return
+        facts, value = self.facts, found[1]
+        if "version" in marker or marker.startswith("Initializing"):
+            facts.engine_version = value
+        elif "KV cache size" in marker:
+            tokens = int(value.replace(",", ""))
+            facts.kv_tokens = min(facts.kv_tokens or tokens, tokens)
+            concurrency = _CONCURRENCY.search(message)
+            if concurrency:
+                facts.max_concurrency = _number(concurrency[1])
+        else:
+            self._note_gib(marker, _number(value))
+
+    def _note_gib(self, marker: str, gib: float | None) -> None:
+        facts = self.facts
+        if gib is None:
+            return
+        if marker.startswith("Model loading"):
+            facts.weights_gib = max(facts.weights_gib or gib, gib)
+        elif marker.startswith("Maximum"):
+            facts.max_concurrency = gib
+        elif marker.startswith("Graph capturing"):
+            facts.graphs_gib = max(facts.graphs_gib or gib, gib)
+        elif marker.startswith("Estimated"):
+            facts.graphs_estimated_gib = gib
+        else:
+            known = facts.available_kv_gib
+            facts.available_kv_gib = gib if known is None else min(known, gib)
+
+    def _note_pool(self, message: str) -> None:
+        if found := _POOL.search(message):
+            self.facts.graphs_gib = _number(found[1])
+            self.facts.graphs_estimated_gib = _number(found[2])
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
+
+
+def _strip_colour(text: str) -> str:
+    return _COLOUR.sub("", text)

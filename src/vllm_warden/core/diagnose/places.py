@@ -1,0 +1,151 @@
+"""Tells from the functions on a call stack in which phase an exception was raised, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from vllm_warden.core.model import Phase, Site
+
+_INIT = frozenset({"init_device", "init_worker_distributed_environment"})
+_LOAD = frozenset(
+    {
+        "load_model",
+        "get_model",
+        "load_weights",
+        "process_weights_after_loading",
+        "create_weights",
+        "transform_w_q",
+    }
+)
+_PROFILE = frozenset(
+    {
+        "determine_available_memory",
+        "determine_num_available_blocks",
+        "profile_run",
+        "profile_cudagraph_memory",
+        "warming_up_model",
+    }
+)
+_PLAN = frozenset(
+    {
+        "get_kv_cache_configs",
+        "get_kv_cache_config",
+        "check_enough_kv_cache_memory",
+        "_check_enough_kv_cache_memory",
+    }
+)
+_ALLOCATE = frozenset(
+    {
+        "initialize_kv_cache",
+        "_allocate_kv_cache_tensors",
+        "initialize_kv_cache_tensors",
+        "_allocate_kv_cache",
+    }
+)
+_WARM_UP = "compile_or_warm_up_model"
+_CAPTURE = frozenset(
+    {"capture_model", "_capture_cudagraphs", "_warmup_and_capture", "capture_graphs"}
+)
+_KERNELS = frozenset({"kernel_warmup", "warmup_kernels", "flashinfer_autotune", "deep_gemm_warmup"})
+_SERVE = frozenset(
+    {
+        "execute_model",
+        "sample_tokens",
+        "_model_forward",
+        "run_busy_loop",
+        "run_engine_loop",
+        "engine_step",
+        "_process_engine_step",
+    }
+)
+_SAMPLER = frozenset(
+    {"_dummy_sampler_run", "sample_tokens", "apply_top_k_top_p", "topk_topp_sampler"}
+)
+_POOLER = frozenset({"_dummy_pooler_run", "_dummy_pooler_run_task"})
+_ENCODER = frozenset(
+    {
+        "embed_multimodal",
+        "get_multimodal_embeddings",
+        "_get_mm_dummy_batch",
+        "_execute_mm_encoder",
+        "_run_encoder",
+    }
+)
+_LORA = frozenset(
+    {"load_lora_model", "add_lora", "create_lora_weights", "maybe_dummy_run_with_lora"}
+)
+
+
+def phase_of(functions: Collection[str]) -> Phase | None:
+    """The phase of an exception raised under these functions, None when they do not say.
+
+    Order matters: profiling captures trial graphs and allocates a small KV cache (vLLM 0.18 and
+    later), and the kernel warm-up runs the model as serving does.
+    """
+    has = frozenset(functions)
+    for names, phase in _IN_ORDER:
+        if has & names:
+            return _warm_up_part(has) if phase is Phase.WARMUP else phase
+    return None
+
+
+_IN_ORDER: tuple[tuple[frozenset[str], Phase], ...] = (
+    (_INIT, Phase.INIT_DEVICE),
+    (_PROFILE, Phase.PROFILE),
+    (_LOAD, Phase.LOAD),
+    (_PLAN, Phase.KV_PLAN),
+    (frozenset({_WARM_UP}), Phase.WARMUP),
+    (_ALLOCATE, Phase.KV_ALLOC),
+    (_CAPTURE, Phase.CUDAGRAPH),
+    (_KERNELS, Phase.KERNELS),
+    (_SERVE, Phase.SERVING),
+)
+
+
+def _warm_up_part(has: frozenset[str]) -> Phase:
+    if has & _CAPTURE:
+        return Phase.CUDAGRAPH
+    if has & _KERNELS:
+        return Phase.KERNELS
+    return Phase.WARMUP
+
+
+def site_of(phase: Phase | None, functions: Collection[str]) -> Site | None:
+    """What the memory was for that could not be had in this phase, None when not told."""
+    has = frozenset(functions)
+    if phase is Phase.LOAD:
+        return Site.LORA if has & _LORA else Site.WEIGHTS
+    if has & _POOLER:
+        return Site.POOLER
+    if phase is Phase.SERVING:
+        return _serving_site(has)
+    if "_dummy_sampler_run" in has:
+        return Site.SAMPLER
+    return _start_up_site(phase, has)
+
+
+def _serving_site(has: frozenset[str]) -> Site | None:
+    if has & _ENCODER:
+        return Site.ENCODER
+    if has & {"execute_model", "_model_forward"}:
+        return Site.ACTIVATIONS
+    return Site.SAMPLER if has & _SAMPLER else None
+
+
+def _start_up_site(phase: Phase | None, has: frozenset[str]) -> Site | None:
+    if phase in (Phase.PROFILE, Phase.WARMUP):
+        if has & _ENCODER:
+            return Site.ENCODER
+        if "profile_cudagraph_memory" in has:
+            return Site.CUDA_GRAPHS
+        return Site.ACTIVATIONS if has else None
+    return (
+        {
+            Phase.KV_PLAN: Site.KV_CACHE,
+            Phase.KV_ALLOC: Site.KV_CACHE,
+            Phase.CUDAGRAPH: Site.CUDA_GRAPHS,
+            Phase.KERNELS: Site.KERNELS,
+        }.get(phase)
+        if phase
+        else None
+    )
