@@ -1,0 +1,179 @@
+"""Remedies for memory that could not be had: the phase and the site give the direction."""
+
+from __future__ import annotations
+
+from vllm_warden.core.decide.after_kv import leave_more_room
+from vllm_warden.core.decide.case import Case
+from vllm_warden.core.decide.decision import Remedy, Useless
+from vllm_warden.core.decide.proposal import Proposal, Target, gib, lower, round_down
+from vllm_warden.core.decide.sampler import fewer_sequences
+from vllm_warden.core.model import GIB, PHASES_AFTER_KV, Phase, Site
+
+SERVING_STEP_FRACTION = 0.02
+SERVING_MARGIN_BYTES = 0.5 * GIB
+UTILIZATION_SIZES_KV = Useless(
+    "gpu_memory_utilization",
+    "it only sizes the KV cache, which does not exist yet in this phase",
+)
+SHORTER_CONTEXT = Useless("max_model_len", "neither weights nor the profiled batch depend on it")
+
+
+def out_of_memory(case: Case) -> Proposal:
+    """Out of memory on a GPU, or of an allocator of the CPU engine in the same phases."""
+    phase, site = case.diagnosis.phase, case.diagnosis.site
+    if phase in (Phase.INIT_DEVICE, Phase.LOAD):
+        return _weights_do_not_fit(case)
+    if site in (Site.SAMPLER, Site.POOLER) and phase is Phase.PROFILE:
+        return _smaller_sampler(case)
+    if phase is Phase.PROFILE:
+        return _smaller_batch(case)
+    if phase in PHASES_AFTER_KV:
+        return leave_more_room(case) if case.has_gpus else _host_after_kv(case)
+    if phase is Phase.SERVING:
+        return _serving(case)
+    return Proposal(
+        Remedy.RELAUNCH, "memory ran out, but the log does not show in which phase: no knob is sure"
+    )
+
+
+def _weights_do_not_fit(case: Case) -> Proposal:
+    others = case.diagnosis.figures.get("other_processes_bytes") or 0
+    needed = case.model.weight_bytes
+    arithmetic = (
+        () if needed is None else (f"the weights are {gib(needed)} over all GPUs of the engine",)
+    )
+    if others and case.has_gpus:
+        return Proposal(
+            Remedy.WAIT,
+            "other processes hold memory of this GPU: the same start may work once they are gone",
+            useless=(UTILIZATION_SIZES_KV, SHORTER_CONTEXT),
+            arithmetic=arithmetic,
+        )
+    reason = (
+        "the weights do not fit into the GPUs' memory; no setting of the KV cache changes that"
+        if case.has_gpus
+        else "the weights do not fit into the memory that this engine may use"
+    )
+    return Proposal(
+        Remedy.GIVE_UP,
+        reason,
+        useless=(
+            UTILIZATION_SIZES_KV,
+            SHORTER_CONTEXT,
+            Useless("max_num_seqs", "the weights are loaded before any sequence exists"),
+            Useless("enable_expert_parallel", "it spreads experts over the same GPUs, adding none"),
+        ),
+        arithmetic=arithmetic,
+        options=(
+            "a larger tensor_parallel_size or pipeline_parallel_size, on more GPUs",
+            "a quantised checkpoint",
+            "cpu_offload_gb, if the host has the memory and the latency is acceptable",
+        )
+        if case.has_gpus
+        else ("a larger memory limit for this instance", "a smaller or quantised model"),
+    )
+
+
+def _smaller_sampler(case: Case) -> Proposal:
+    target = fewer_sequences(case)
+    useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT)
+    reason = "the sampler of the profiling run needs memory for every sequence times the vocabulary"
+    if target is None:
+        return Proposal(Remedy.HOLD, f"{reason}; max_num_seqs is not known", useless=useless)
+    return lower(
+        case,
+        target,
+        reason=reason,
+        useless=useless,
+        options=("a lower max_num_seqs, or a lower bound adapt.max_num_seqs.min",),
+    )
+
+
+def _smaller_batch(case: Case) -> Proposal:
+    useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT)
+    reason = "the forward pass of the profiling run does not fit beside the weights"
+    if case.diagnosis.site in (Site.ENCODER, Site.LORA):
+        return Proposal(
+            Remedy.HOLD,
+            f"{reason}: the {case.diagnosis.site} needs too much",
+            useless=useless,
+            options=("limit_mm_per_prompt for encoders, max_loras and max_lora_rank for LoRA",),
+        )
+    tokens = case.now("max_num_batched_tokens")
+    sequences = case.now("max_num_seqs") or 0
+    if tokens is None:
+        return Proposal(Remedy.HOLD, f"{reason}; the batch size is not known", useless=useless)
+    half = max(round_down(tokens / 2, 256), sequences)
+    lines = (
+        f"activations grow with the batched tokens: half of {tokens:.0f} is {half:.0f}"
+        + (", not below max_num_seqs" if half == sequences else ""),
+    )
+    return lower(
+        case,
+        Target("max_num_batched_tokens", half, lines, exact=False),
+        reason=reason,
+        useless=useless,
+        options=("a lower max_num_batched_tokens", "a larger tensor_parallel_size"),
+    )
+
+
+def _host_after_kv(case: Case) -> Proposal:
+    """The CPU engine's counterpart: its KV cache is a fixed number of bytes."""
+    reason = "the KV cache and what follows it do not fit into the memory this engine may use"
+    now = case.now("kv_cache_memory_bytes")
+    options = (
+        "a smaller kv_cache_memory_bytes (or VLLM_CPU_KVCACHE_SPACE)",
+        "a larger memory limit for this instance",
+    )
+    if now is None:
+        return Proposal(
+            Remedy.HOLD,
+            f"{reason}; its size is set outside the engine's options",
+            useless=(SHORTER_CONTEXT,),
+            options=options,
+        )
+    half = int(now / 2)
+    return lower(
+        case,
+        Target(
+            "kv_cache_memory_bytes",
+            half,
+            (f"half of the fixed {gib(now)}: how much is missing is not printed",),
+            exact=False,
+        ),
+        reason=reason,
+        useless=(SHORTER_CONTEXT,),
+        options=options,
+    )
+
+
+def _serving(case: Case) -> Proposal:
+    """The first one after the soak relaunches unchanged; a second within a day may adapt."""
+    day = 24 * 3600
+    again = any(
+        entry.failure is case.diagnosis.failure
+        and entry.phase is Phase.SERVING
+        and case.entry.at_seconds - entry.at_seconds <= day
+        for entry in case.ledger
+    )
+    if (case.entry.after_soak and not again) or not case.has_gpus:
+        return Proposal(
+            Remedy.RELAUNCH, "the first memory failure under load: these settings served before"
+        )
+    now, total = case.now("gpu_memory_utilization"), case.figure("total_bytes")
+    if now is None:
+        return Proposal(Remedy.RELAUNCH, "memory ran out under load; the budget is not known")
+    tried, free = case.figure("tried_bytes"), case.figure("free_bytes")
+    if total and tried is not None and free is not None:
+        step = max((tried - free + SERVING_MARGIN_BYTES) / total, SERVING_STEP_FRACTION)
+    else:
+        step = SERVING_STEP_FRACTION
+    value = int((now - step) * 10_000) / 10_000
+    lines = (f"under load {step * 100:.1f} % of the GPU were missing: {now:g} - {step:.4f}",)
+    return lower(
+        case,
+        Target("gpu_memory_utilization", value, lines, exact=False),
+        reason="memory ran out under load, beyond what profiling had measured",
+        useless=(),
+        options=("a lower gpu_memory_utilization", "limits on logprobs and images per request"),
+    )

@@ -1,0 +1,126 @@
+"""The order in which a decision is made; the first rule that speaks wins and gives the reason.
+
+Remedy for the failure -> known-bad settings -> the operator's mode -> incomplete evidence ->
+price -> restart budgets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm_warden.core.decide.case import Case
+from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.decide.ledger import judge_budget
+from vllm_warden.core.decide.price import price_of
+from vllm_warden.core.decide.proposal import Proposal
+from vllm_warden.core.decide.remedies import REMEDIES
+from vllm_warden.core.model import Confidence, Mode
+
+STARTS_AGAIN = frozenset({Remedy.RELAUNCH, Remedy.RELAUNCH_WITH, Remedy.WAIT})
+
+
+def decide(case: Case) -> Decision:
+    """One decision for one death. Never raises; total over every failure."""
+    proposal = REMEDIES[case.diagnosis.failure](case)
+    if proposal.remedy is Remedy.RELAUNCH_WITH:
+        proposal = replace(proposal, price=price_of(case, proposal.changes))
+    for rule in (_within_mode, _with_complete_evidence, _within_price):
+        proposal = rule(case, proposal)
+    return _within_budget(case, proposal)
+
+
+def _within_mode(case: Case, proposal: Proposal) -> Proposal:
+    mode = case.adapt.mode
+    if mode is Mode.OBSERVE and proposal.remedy in STARTS_AGAIN:
+        return replace(
+            proposal,
+            remedy=Remedy.HOLD,
+            changes=(),
+            reason=f'mode is "observe"; would {would(proposal)}: {proposal.reason}',
+        )
+    if mode is Mode.RESTART and proposal.remedy is Remedy.RELAUNCH_WITH:
+        return replace(
+            proposal,
+            remedy=Remedy.RELAUNCH,
+            changes=(),
+            price=None,
+            reason=f'mode is "restart" and moves no knob; "adapt" would {would(proposal)}: '
+            f"{proposal.reason}",
+        )
+    return proposal
+
+
+def _with_complete_evidence(case: Case, proposal: Proposal) -> Proposal:
+    if proposal.remedy is not Remedy.RELAUNCH_WITH:
+        return proposal
+    if case.diagnosis.incomplete:
+        why = "the log of this death is incomplete, and incomplete evidence moves no knob"
+    elif case.diagnosis.confidence is Confidence.EXTRAPOLATED and not case.diagnosis.figures:
+        why = "the cause is only extrapolated, without figures from the log"
+    else:
+        return proposal
+    return replace(
+        proposal,
+        remedy=Remedy.RELAUNCH,
+        changes=(),
+        price=None,
+        reason=f"{why}; would otherwise {would(proposal)}: {proposal.reason}",
+    )
+
+
+def _within_price(case: Case, proposal: Proposal) -> Proposal:
+    price, least = proposal.price, case.adapt.min_concurrency_fraction
+    if proposal.remedy is not Remedy.RELAUNCH_WITH or price is None:
+        return proposal
+    if price.concurrency_fraction is None or price.concurrency_fraction >= least:
+        return proposal
+    return replace(
+        proposal,
+        remedy=Remedy.HOLD,
+        changes=(),
+        reason=f"{proposal.reason}; to {would(proposal)} would leave "
+        f"{price.concurrency_fraction:.0%} of the usable concurrency, and at least {least:.0%} "
+        "is asked (adapt.min_concurrency_fraction)",
+    )
+
+
+def _within_budget(case: Case, proposal: Proposal) -> Decision:
+    delay = 0.0
+    if proposal.remedy in STARTS_AGAIN:
+        verdict = judge_budget(
+            case.ledger,
+            case.entry,
+            case.restart,
+            changed=proposal.remedy is Remedy.RELAUNCH_WITH,
+            jitter_fraction=case.jitter_fraction,
+        )
+        if verdict.spent is not None:
+            proposal = replace(
+                proposal,
+                remedy=Remedy.HOLD,
+                changes=(),
+                reason=f"the restart budget is spent ({verdict.spent}); last: {proposal.reason}",
+            )
+        delay = verdict.delay_seconds
+    return Decision(
+        remedy=proposal.remedy,
+        reason=proposal.reason,
+        changes=proposal.changes,
+        useless=proposal.useless,
+        arithmetic=proposal.arithmetic,
+        options=proposal.options,
+        price=proposal.price,
+        delay_seconds=delay,
+    )
+
+
+def would(proposal: Proposal) -> str:
+    """What a proposal does, as a clause: ``relaunch with max_num_seqs 1024 -> 256``."""
+    if proposal.remedy is not Remedy.RELAUNCH_WITH:
+        return "relaunch unchanged"
+    changes = ", ".join(
+        f"{change.setting} {change.before if change.before is not None else 'default'}"
+        f" -> {change.after}"
+        for change in proposal.changes
+    )
+    return f"relaunch with {changes}"

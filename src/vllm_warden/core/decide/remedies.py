@@ -1,0 +1,107 @@
+"""Which remedy each failure gets; a table, so that no failure can be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from vllm_warden.core.decide.case import Case
+from vllm_warden.core.decide.decision import Remedy
+from vllm_warden.core.decide.kv_cache import larger_kv_cache
+from vllm_warden.core.decide.memory import out_of_memory
+from vllm_warden.core.decide.proposal import Proposal
+from vllm_warden.core.model import Failure
+
+Propose = Callable[[Case], Proposal]
+
+
+def _always(remedy: Remedy, reason: str, *options: str) -> Propose:
+    def propose(_: Case) -> Proposal:
+        return Proposal(remedy, reason, options=options)
+
+    return propose
+
+
+def _host_out_of_memory(case: Case) -> Proposal:
+    if case.diagnosis.site is not None:
+        return out_of_memory(case)
+    return Proposal(
+        Remedy.RELAUNCH,
+        "the kernel killed a process for lack of host memory; nothing shows which setting took it",
+        options=("more host memory or a higher limit", "fewer instances that start at once"),
+    )
+
+
+def _memory_taken(_: Case) -> Proposal:
+    return Proposal(
+        Remedy.WAIT,
+        "something else held the memory at start: the same start works once it is free",
+        options=("stop what holds the memory", "adapt.share_with_neighbours = true"),
+    )
+
+
+REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
+    {
+        Failure.NONE: _always(
+            Remedy.RELAUNCH, "the engine ended by itself although nobody had asked it to"
+        ),
+        Failure.GPU_OUT_OF_MEMORY: out_of_memory,
+        Failure.GPU_MEMORY_TAKEN: _memory_taken,
+        Failure.MEMORY_PROFILING_DISTURBED: _always(
+            Remedy.RELAUNCH,
+            "another process freed memory during profiling: a repeat measures right",
+        ),
+        Failure.KV_CACHE_TOO_SMALL: larger_kv_cache,
+        Failure.HOST_OUT_OF_MEMORY: _host_out_of_memory,
+        Failure.SHARED_MEMORY_TOO_SMALL: _always(
+            Remedy.HOLD,
+            "shared memory is too small or full, and no engine setting makes it larger",
+            "a larger /dev/shm (mount -o remount,size=...)",
+            "remove leftovers of dead processes from /dev/shm",
+        ),
+        Failure.CONFIGURATION_INVALID: _always(
+            Remedy.GIVE_UP, "the engine refuses its configuration: it would refuse it again"
+        ),
+        Failure.PARALLELISM_INVALID: _always(
+            Remedy.GIVE_UP, "this split over GPUs is impossible for the model"
+        ),
+        Failure.MODEL_UNSUPPORTED: _always(
+            Remedy.GIVE_UP, "this engine version cannot run the model"
+        ),
+        Failure.MODEL_UNAVAILABLE: _always(
+            Remedy.GIVE_UP,
+            "the model's files cannot be had",
+            "check the model's path or name, and HF_TOKEN for gated models",
+        ),
+        Failure.DEPENDENCY_MISMATCH: _always(
+            Remedy.GIVE_UP, "the engine's installation does not fit together"
+        ),
+        Failure.KERNEL_FAILURE: _always(
+            Remedy.RELAUNCH, "a kernel could not be compiled or started: worth one more try"
+        ),
+        Failure.COMMUNICATION_FAILURE: _always(
+            Remedy.RELAUNCH, "the ranks lost each other: usually passing"
+        ),
+        Failure.ILLEGAL_MEMORY_ACCESS: _always(
+            Remedy.RELAUNCH, "the CUDA context is lost; only a new process gets a new one"
+        ),
+        Failure.GPU_FAULT: _always(
+            Remedy.HOLD,
+            "the GPU or its driver reported a fault: a restart cannot mend it",
+            "see nvidia-smi -q and the kernel log; reset the GPU or reboot",
+        ),
+        Failure.ENGINE_STALLED: _always(Remedy.RELAUNCH, "the engine stood still"),
+        Failure.PORT_IN_USE: _always(
+            Remedy.WAIT, "the port is taken: the start is tried again when it is free"
+        ),
+        Failure.REQUEST_TRIGGERED_CRASH: _always(
+            Remedy.RELAUNCH, "a request brought the engine down; the settings are not at fault"
+        ),
+        Failure.KILLED_BY_SIGNAL: _always(
+            Remedy.RELAUNCH, "a process was killed from outside; the settings are not at fault"
+        ),
+        Failure.UNKNOWN: _always(
+            Remedy.RELAUNCH, "the cause is not known: one unchanged try shows whether it passes"
+        ),
+    }
+)
