@@ -1,0 +1,1 @@
+"""A simulated host: GPUs as directories, and a program that behaves as ``vllm serve`` does."""
