@@ -1,0 +1,226 @@
+"""The documents of the API, in one place: what the daemon produces and the command line reads.
+
+Times named ``at``, ``since``, ``opened``, ``resolved``, ``launched`` and ``ended`` are wall clock
+seconds since the epoch (display only). Keys of GPU and pid maps are decimal strings.
+"""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+SCHEMA = 1
+"""Raised when a member changes its meaning or goes away; new members do not raise it."""
+
+
+class DaemonDocument(TypedDict):
+    version: str
+    pid: int
+    since: float
+    state_directory: str
+    log_backend: str
+    conditions: list[str]
+
+
+class HolderDocument(TypedDict):
+    pid: int
+    used_bytes: int | None
+    user: str
+    command: str
+    ours: bool
+
+
+class GpuDocument(TypedDict):
+    index: int
+    uuid: str
+    name: str
+    total_bytes: int
+    free_bytes: int
+    error: str | None
+    instances: list[str]
+    holders: list[HolderDocument]
+
+
+class SettingDocument(TypedDict):
+    name: str
+    asked: object
+    in_force: object
+    why: str
+
+
+class PidsDocument(TypedDict):
+    parent: int | None
+    engine: dict[str, str]
+
+
+class MemoryUseDocument(TypedDict):
+    used_bytes: dict[str, int]
+
+
+class LastIncidentDocument(TypedDict):
+    number: int
+    failure: str
+    phase: str | None
+    site: str | None
+    at: float
+    summary: str
+
+
+class GateDocument(TypedDict):
+    text: str
+    since: float | None
+
+
+ChangeDocument = TypedDict("ChangeDocument", {"setting": str, "from": object, "to": object})
+
+
+class UselessDocument(TypedDict):
+    setting: str
+    why: str
+
+
+class DecisionDocument(TypedDict):
+    remedy: str
+    changes: list[ChangeDocument]
+    useless: list[UselessDocument]
+    price: dict[str, object] | None
+    reason: str
+    arithmetic: list[str]
+
+
+class InstanceDocument(TypedDict):
+    name: str
+    state: str
+    wanted: str
+    phase: str | None
+    attempt: int
+    since: float | None
+    reason: str | None
+    degraded: bool
+    mode: str
+    model: str
+    port: int
+    settings: list[SettingDocument]
+    gpus: list[int]
+    pids: PidsDocument
+    memory: MemoryUseDocument
+    last_incident: LastIncidentDocument | None
+    gate: GateDocument | None
+    decision: DecisionDocument | None
+    restart_pending: bool
+
+
+class StatusDocument(TypedDict):
+    schema: int
+    daemon: DaemonDocument
+    gpus: list[GpuDocument]
+    gpus_problem: str | None
+    instances: list[InstanceDocument]
+
+
+class ProofDocument(TypedDict):
+    line: int
+    text: str
+
+
+class DiagnosisDocument(TypedDict):
+    failure: str
+    phase: str | None
+    site: str | None
+    signature: str | None
+    confidence: str
+    ranks: list[int]
+    gpus: list[int]
+    figures: dict[str, object]
+    evidence: list[ProofDocument]
+    consequences: list[ProofDocument]
+    engine_version: str | None
+    summary: NotRequired[str]
+
+
+class IncidentDocument(TypedDict):
+    number: int
+    instance: str
+    opened: float
+    resolved: float | None
+    attempt: int
+    exit_status: int | None
+    diagnosis: DiagnosisDocument
+    decision: DecisionDocument | None
+    settings_before: dict[str, object]
+    settings_after: dict[str, object] | None
+    incomplete: bool
+    excerpt: NotRequired[list[ProofDocument]]
+    resolution: str | None
+
+
+class AttemptDocument(TypedDict):
+    number: int
+    launched: float | None
+    ended: float | None
+    phase: str | None
+    outcome: str | None
+    settings: dict[str, object]
+    changes: list[ChangeDocument]
+    command: str
+
+
+class InstanceDetailDocument(InstanceDocument):
+    attempts: list[AttemptDocument]
+    launch_command: str
+    explanation: list[str]
+    incident: IncidentDocument | None
+
+
+class EventDocument(TypedDict):
+    """One event; ``event`` is its kind (``attempt_launched``), ``text`` a sentence."""
+
+    number: int
+    at: float
+    instance: str | None
+    event: str
+    text: str
+
+
+class LogLineDocument(TypedDict):
+    attempt: int
+    line: int
+    text: str
+
+
+class InstancesDocument(TypedDict):
+    instances: list[InstanceDocument]
+
+
+class IncidentsDocument(TypedDict):
+    incidents: list[IncidentDocument]
+
+
+class EventsDocument(TypedDict):
+    events: list[EventDocument]
+
+
+class LogLinesDocument(TypedDict):
+    lines: list[LogLineDocument]
+
+
+class MemorySampleDocument(TypedDict):
+    at_seconds: float
+    phase: str
+    used_bytes: dict[str, int]
+
+
+class MemoryDocument(TypedDict):
+    attempt: NotRequired[int]
+    samples: list[MemorySampleDocument]
+
+
+class AcceptedDocument(TypedDict):
+    event: int
+
+
+class ProblemDocument(TypedDict):
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str
