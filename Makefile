@@ -1,0 +1,71 @@
+# What people type. `make` and `git` are the only things presumed on the machine.
+
+VENV        := .venv
+ENGINE_VENV := .venv-engine
+PY          := $(VENV)/bin/python
+BIN         := $(VENV)/bin
+STAMP       := $(VENV)/.set-up
+ENGINE_STAMP := $(ENGINE_VENV)/.set-up
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format test-fast test-journald test-engine engine bench docs clean
+
+help:
+	@echo 'make setup         system packages and .venv (asked for by all others)'
+	@echo 'make demo          the incident, live, on a simulated host; about a minute'
+	@echo 'make test          lint, types, imports and the fast tests; a few minutes'
+	@echo 'make test-engine   the main job on real vLLM for the CPU; installs 2.5 GB once'
+	@echo 'make format        rewrite the sources in house style'
+	@echo 'make bench         the table of budgets'
+	@echo 'make docs          rewrite the generated references'
+	@echo 'make clean         remove everything that was built'
+
+setup: $(STAMP)
+
+# pyproject.toml holds the dependencies, so a change there sets up again.
+$(STAMP): pyproject.toml tools/system-packages tools/python-environment
+	@tools/system-packages
+	@tools/python-environment $(VENV)
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/vllm-warden demo
+
+test: lint test-fast test-journald
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -m 'not engine and not journald' --no-skips
+
+# The rig starts a journald of its own in a private mount namespace, which needs root.
+test-journald: $(STAMP)
+	tools/with-journald $(BIN)/pytest -m journald --no-skips
+
+test-engine: $(STAMP) $(ENGINE_STAMP)
+	tools/with-journald $(BIN)/pytest -m engine --no-skips
+
+engine: $(ENGINE_STAMP)
+
+$(ENGINE_STAMP): tools/engine-environment $(STAMP)
+	@tools/engine-environment $(ENGINE_VENV) $(PY)
+	@touch $@
+
+bench: $(STAMP)
+	$(PY) -m benchmarks
+
+docs: $(STAMP)
+	$(PY) -m docs.generate
+
+clean:
+	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache \
+	  .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
