@@ -128,9 +128,9 @@ class AdaptSettings(BaseModel):
         description="Context length. A promise to clients, so never lowered unless allowed here.",
     )
     kv_cache_memory_bytes: Knob = Field(
-        default=False,
-        description="Fixed size of the KV cache. Moved only where that lowers the total. Bounds "
-        'are bytes, or text as vLLM reads it ("16G").',
+        default=True,
+        description="Fixed size of the KV cache. Moved only where that lowers the "
+        'total. Bounds are bytes, or text as vLLM reads it ("16G").',
     )
     min_concurrency_fraction: Fraction = Field(
         0.25,

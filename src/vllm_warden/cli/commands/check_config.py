@@ -1,0 +1,141 @@
+"""The command check-config: is this settings file right, and does the world fit it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vllm_warden.config.errors import ConfigurationInvalid
+from vllm_warden.config.load import DEFAULT_PATH, load
+from vllm_warden.config.settings import Configuration
+from vllm_warden.config.translate import Translated, translate
+from vllm_warden.config.world import (
+    WorldFault,
+    admin_uids,
+    daemon_faults,
+    engine_user,
+    instance_faults,
+)
+from vllm_warden.core.plan.command_line import build_argv, printable
+from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
+
+_FINE, _WORLD_WARNS, _TEXT_WRONG = 0, 1, 2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("check-config")(check_config)
+
+
+def check_config(
+    path: Annotated[Path, typer.Argument(help="The settings file.")] = DEFAULT_PATH,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    show_commands: Annotated[
+        bool, typer.Option("--show-commands", help="Print what would be executed.")
+    ] = False,
+) -> None:
+    """Check a settings file: 0 it is fine, 2 its text is wrong, 1 only the world does not fit."""
+    try:
+        configuration = load(path, os.environ)
+    except ConfigurationInvalid as invalid:
+        _report_invalid(path, invalid, as_json=as_json)
+        raise typer.Exit(_TEXT_WRONG) from None
+    instances = translate(configuration)
+    faults, warnings = _world(configuration, instances)
+    commands = {one.spec.name: _command(one.spec) for one in instances} if show_commands else None
+    if as_json:
+        typer.echo(_document(path, instances, faults, warnings, commands))
+    else:
+        _print(path, instances, faults, warnings, commands)
+    raise typer.Exit(_WORLD_WARNS if faults or warnings else _FINE)
+
+
+def _report_invalid(path: Path, invalid: ConfigurationInvalid, *, as_json: bool) -> None:
+    if as_json:
+        errors = [error.to_document() for error in invalid.errors]
+        typer.echo(json.dumps({"schema": 1, "file": str(path), "valid": False, "errors": errors}))
+        return
+    for error in invalid.errors:
+        typer.echo(str(error), err=True)
+    count = len(invalid.errors)
+    typer.echo(f"{path}: {count} error{'s' if count > 1 else ''}; nothing was used", err=True)
+
+
+def _world(
+    configuration: Configuration, instances: tuple[Translated, ...]
+) -> tuple[tuple[WorldFault, ...], tuple[str, ...]]:
+    faults = [*daemon_faults(configuration.daemon)]
+    warnings: list[str] = []
+    for one in instances:
+        faults.extend(instance_faults(one))
+        if one.warning is not None:
+            key = f"instance.{one.spec.name}.environment_file"
+            warnings.append(f"{key} = {one.environment_file}: {one.warning}")
+        _, as_root = engine_user(one.spec)
+        if as_root is not None:
+            warnings.append(as_root)
+    _, unknown = admin_uids(configuration.api.admins)
+    warnings.extend(f"api.admins: there is no user {name}, ignoring" for name in unknown)
+    return tuple(faults), tuple(warnings)
+
+
+def _command(spec: InstanceSpec) -> str:
+    # Which switches the engine knows is asked at launch only; here every false becomes --no-x.
+    return printable(build_argv(spec, spec.engine, EngineFacts()))
+
+
+def _document(
+    path: Path,
+    instances: tuple[Translated, ...],
+    faults: tuple[WorldFault, ...],
+    warnings: tuple[str, ...],
+    commands: dict[str, str] | None,
+) -> str:
+    document: dict[str, object] = {
+        "schema": 1,
+        "file": str(path),
+        "valid": True,
+        "instances": [one.spec.name for one in instances],
+        "world": [
+            {
+                "kind": fault.kind,
+                "key": fault.key,
+                "value": fault.value,
+                "reason": fault.reason,
+                "hopeless": fault.hopeless,
+                "hint": fault.hint,
+            }
+            for fault in faults
+        ],
+        "warnings": list(warnings),
+    }
+    if commands is not None:
+        document["commands"] = commands
+    return json.dumps(document)
+
+
+def _print(
+    path: Path,
+    instances: tuple[Translated, ...],
+    faults: tuple[WorldFault, ...],
+    warnings: tuple[str, ...],
+    commands: dict[str, str] | None,
+) -> None:
+    for name, command in (commands or {}).items():
+        typer.echo(f"{name}: {command}")
+    names = ", ".join(one.spec.name for one in instances) or "no instances"
+    typer.echo(f"{path}: the text is fine ({names})")
+    if faults:
+        typer.echo("what the world lacks now:", err=True)
+    for fault in faults:
+        answer = "would be failed" if fault.hopeless else "would wait"
+        if fault.key.startswith("daemon."):
+            answer = "the daemon would not start"
+        typer.echo(f"  {answer}: {fault}".replace("\n", "\n  "), err=True)
+    for warning in warnings:
+        typer.echo(f"  warning: {warning}", err=True)
