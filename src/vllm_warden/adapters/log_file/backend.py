@@ -1,0 +1,102 @@
+"""Keeps engine output in files of the state directory, where there is no journald."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vllm_warden.adapters.log_file.cap import CAP_BYTES, KEEP_ATTEMPTS, remove_old_attempts
+from vllm_warden.adapters.log_file.lines import LineCutter
+from vllm_warden.adapters.log_file.stream import CHUNK_BYTES, FileStream
+from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.redact import redact
+
+END = re.compile(r"vllm-warden end [0-9a-f]{16}")
+
+
+class FileLog:
+    """Satisfies ``daemon.ports.LogBackend``: ``<state>/log/NAME/attempt-N-<launch>.log``."""
+
+    name = "file"
+
+    def __init__(
+        self,
+        state_directory: Path,
+        cap_bytes: int = CAP_BYTES,
+        keep_attempts: int = KEEP_ATTEMPTS,
+    ) -> None:
+        self._directory = state_directory / "log"
+        self._cap_bytes = cap_bytes
+        self._keep_attempts = keep_attempts
+
+    def self_test(self) -> str | None:
+        probe = self._directory / ".self-test"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+            probe.write_bytes(b"vllm-warden self test\n")
+            probe.unlink()
+        except OSError as error:
+            return f"cannot write {probe}: {error.strerror}"
+        return None
+
+    def open_stream(self, instance: str, attempt: int, launch_id: str) -> FileStream:
+        """Raises OSError. Old attempts beyond the kept number are removed first."""
+        path = self._path(instance, attempt, launch_id)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        remove_old_attempts(path.parent, self._keep_attempts - 1)
+        return FileStream(path, self._cap_bytes)
+
+    def read_attempt(
+        self, instance: str, attempt: int, launch_id: str, last_lines: int | None
+    ) -> Sequence[LogRecord]:
+        """Empty when there is no such file (any more)."""
+        records = (
+            LogRecord(number, redact(line))
+            for number, line in enumerate(
+                _lines(self._path(instance, attempt, launch_id)),
+                start=1,
+            )
+        )
+        return tuple(deque(records, maxlen=last_lines))
+
+    def forget(self, instance: str) -> None:
+        """Remove all files of an instance."""
+        shutil.rmtree(self._directory / instance, ignore_errors=True)
+
+    def _path(self, instance: str, attempt: int, launch_id: str) -> Path:
+        return self._directory / instance / f"attempt-{attempt}-{launch_id}.log"
+
+
+def _lines(path: Path) -> Iterator[str]:
+    cutter = LineCutter()
+    for content in _data(path):
+        yield from (line for line in cutter.feed(content) if not END.fullmatch(line))
+    yield from cutter.flush()
+
+
+def _data(path: Path) -> Iterator[bytes]:
+    """The file's content; a hole is skipped and shows as one NUL byte, which ends a line."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        offset = 0
+        while True:
+            try:
+                data = os.lseek(fd, offset, os.SEEK_DATA)
+            except OSError:  # ENXIO: nothing but the end follows
+                return
+            if data > offset:
+                yield b"\0"
+            content = os.pread(fd, CHUNK_BYTES, data)
+            if not content:
+                return
+            yield content
+            offset = data + len(content)
+    finally:
+        os.close(fd)

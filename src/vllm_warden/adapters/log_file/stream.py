@@ -1,0 +1,103 @@
+"""One attempt's output in one file: the engine appends, a thread of ours reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vllm_warden.adapters.log_file.cap import CAP_BYTES, punch_middle
+from vllm_warden.adapters.log_file.lines import LineCutter
+from vllm_warden.adapters.log_file.wake import FileWake
+from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.redact import redact
+
+CHUNK_BYTES = 1 << 18
+CAP_CHECK_BYTES = 1 << 24
+
+Deliver = Callable[[Sequence[LogRecord]], None]
+
+
+class FileStream:
+    """Satisfies ``daemon.ports.LogStream``."""
+
+    def __init__(self, path: Path, cap_bytes: int = CAP_BYTES) -> None:
+        self.path = path
+        self._cap_bytes = cap_bytes
+        self._writer = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._wake = FileWake(path)
+        self._expecting = False
+        self._closing = False
+        self._end = ""
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def writer_fd(self) -> int:
+        return self._writer
+
+    def start_reading(self, deliver: Deliver) -> None:
+        self._thread = threading.Thread(
+            target=self._read, args=(deliver,), name=f"log {self.path.name}", daemon=True
+        )
+        self._thread.start()
+
+    def expect_more(self, expecting: bool) -> None:
+        self._expecting = expecting
+        self._wake.wake()
+
+    def finish(self, limit_seconds: float = 2.0) -> bool:
+        """False when the marker did not come back: reader dead, disk full, or out of time."""
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        self._end = f"vllm-warden end {secrets.token_hex(8)}"
+        self._expecting = True
+        try:
+            os.write(self._writer, f"\n{self._end}\n".encode())
+        except OSError:
+            return False
+        self._wake.wake()
+        return self._ended.wait(limit_seconds)
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake.wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=2)
+        if self._thread is None or not self._thread.is_alive():
+            self._wake.close()
+            with contextlib.suppress(OSError):
+                os.close(self._writer)
+
+    def _read(self, deliver: Deliver) -> None:
+        cutter = LineCutter()
+        number = offset = checked = 0
+        while not self._closing:
+            content = os.pread(self._writer, CHUNK_BYTES, offset)
+            if not content:
+                self._wake.wait(self._expecting)
+                continue
+            offset += len(content)
+            records = []
+            ended = False
+            for line in cutter.feed(content):
+                if self._end and line == self._end:
+                    ended = True
+                    continue
+                number += 1
+                records.append(LogRecord(number, redact(line), at_seconds=_now_seconds()))
+            if records:
+                deliver(records)
+            if ended:
+                self._ended.set()
+            if offset - checked > min(CAP_CHECK_BYTES, self._cap_bytes // 4):
+                punch_middle(self._writer, offset, self._cap_bytes)
+                checked = offset
+
+
+def _now_seconds() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
