@@ -70,7 +70,7 @@ def _utilization(case: Case) -> Target:
             f"of {gib(total)}"
         ),
         (
-            f"minus CUDA graphs outside the budget {gib(graphs - estimate)}, minus margin {gib(margin)}"
+            f"minus CUDA graphs outside the budget {gib(graphs - estimate)}, margin {gib(margin)}"
             f" = {gib(room)} for the budget; it was {gib(now * total)}"
         ),
         f"{gib(min(room, ceiling))} / {gib(total)} = {value:.4f}",

@@ -1,0 +1,277 @@
+"""From an end that nobody asked for to what is done about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm_warden.core.decide.case import Case
+from vllm_warden.core.decide.decision import Change, Decision, Remedy
+from vllm_warden.core.decide.envelope import note_bad
+from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.policy import decide
+from vllm_warden.core.diagnose.classify import diagnose
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.lifecycle.effects import (
+    Announce,
+    CollectEvidence,
+    Effect,
+    RecordIncident,
+    ReleaseAttempt,
+    ResolveIncident,
+)
+from vllm_warden.core.lifecycle.events import (
+    AttemptReleased,
+    EngineLost,
+    EvidenceGathered,
+    ProcessExited,
+    Stalled,
+    TimerElapsed,
+)
+from vllm_warden.core.lifecycle.states import Attempt, Instance, State
+from vllm_warden.core.lifecycle.steps import (
+    Step,
+    current,
+    failed,
+    held,
+    moved,
+    waiting,
+    with_timer,
+)
+from vllm_warden.core.model import Failure
+
+LAST_WORDS_SECONDS = 2.0
+"""After an engine process is lost the others still log why; vLLM's parent may take ten more."""
+LEDGER_MAX = 200
+SETTINGS_AT_FAULT = frozenset(
+    {Failure.GPU_OUT_OF_MEMORY, Failure.KV_CACHE_TOO_SMALL, Failure.HOST_OUT_OF_MEMORY}
+)
+
+
+def exited(instance: Instance, event: ProcessExited) -> Step:
+    """The parent is gone, with whatever status: zero is a crash too when nobody asked."""
+    attempt = replace(current(instance), exit_status=event.status)
+    text = f"attempt {attempt.number} ended by itself ({_status_text(event.status)})"
+    dying = replace(moved(instance, State.DIAGNOSING, event.at_seconds, text), attempt=attempt)
+    return dying, (Announce("engine-exited", text), CollectEvidence(attempt.number))
+
+
+def engine_lost(instance: Instance, event: EngineLost) -> Step:
+    """A live parent without its engine is dead; give the log a moment for its last words."""
+    before = current(instance)
+    attempt = replace(before, lost=(*before.lost, event.process))
+    text = f"attempt {attempt.number} lost {event.process.title} (pid {event.process.pid})"
+    dying = replace(moved(instance, State.DIAGNOSING, event.at_seconds, text), attempt=attempt)
+    armed, timer = with_timer(dying, LAST_WORDS_SECONDS)
+    return armed, (Announce("engine-exited", text), timer)
+
+
+def another_lost(instance: Instance, event: EngineLost) -> Step:
+    before = current(instance)
+    return replace(instance, attempt=replace(before, lost=(*before.lost, event.process))), ()
+
+
+def stalled(instance: Instance, event: Stalled) -> Step:
+    attempt = replace(current(instance), stalled_seconds=event.seconds)
+    text = f"attempt {attempt.number} made no progress for {event.seconds:.0f} s"
+    dying = replace(moved(instance, State.DIAGNOSING, event.at_seconds, text), attempt=attempt)
+    return dying, (Announce("engine-exited", text), CollectEvidence(attempt.number))
+
+
+def exited_while_diagnosing(instance: Instance, event: ProcessExited) -> Step:
+    """Within the moment for last words the parent ended too: no need to wait longer."""
+    attempt = replace(current(instance), exit_status=event.status)
+    known = replace(instance, attempt=attempt)
+    if instance.timer is None:
+        return known, ()
+    return replace(known, timer=None), (CollectEvidence(attempt.number),)
+
+
+def last_words_elapsed(instance: Instance, _: TimerElapsed) -> Step:
+    return replace(instance, timer=None), (CollectEvidence(current(instance).number),)
+
+
+def exited_while_stopping(instance: Instance, event: ProcessExited) -> Step:
+    attempt = replace(current(instance), exit_status=event.status)
+    return replace(instance, attempt=attempt, timer=None), (ReleaseAttempt(attempt.number),)
+
+
+def released(instance: Instance, event: AttemptReleased) -> Step:
+    """A stop is complete; a restart goes on."""
+    if instance.wanted:
+        return waiting(instance, event.at_seconds, "waiting for the gate")
+    reason = instance.reason.replace("stop asked", "stopped").replace("restart asked", "stopped")
+    stopped = moved(instance, State.STOPPED, event.at_seconds, reason)
+    effects: tuple[Effect, ...] = (Announce("instance-stopped", reason),)
+    if instance.incident_open:
+        return replace(stopped, incident_open=False), (ResolveIncident(reason), *effects)
+    return stopped, effects
+
+
+def treat(instance: Instance, event: EvidenceGathered) -> Step:
+    """Diagnose, decide, remember, and go on accordingly."""
+    attempt = current(instance)
+    diagnosis = _diagnosis(attempt, event)
+    entry = LedgerEntry(
+        event.at_seconds,
+        diagnosis.failure,
+        diagnosis.phase,
+        was_ready=attempt.ready_since_seconds is not None,
+        after_soak=attempt.soaked,
+    )
+    decision = decide(_case(instance, attempt, diagnosis, entry, event))
+    changed = decision.remedy is Remedy.RELAUNCH_WITH
+    changes = _changes_after(instance, attempt, decision)
+    treated = replace(
+        instance,
+        diagnosis=diagnosis,
+        decision=decision,
+        incident_open=True,
+        ledger=(*instance.ledger, replace(entry, changed=changed))[-LEDGER_MAX:],
+        changes=changes,
+    )
+    if diagnosis.failure in SETTINGS_AT_FAULT and not entry.was_ready and not diagnosis.incomplete:
+        treated = replace(treated, envelope=note_bad(instance.envelope, attempt.changes))
+    going_on, effects = _go_on(treated, decision, event.at_seconds)
+    record = RecordIncident(
+        attempt.number,
+        diagnosis,
+        decision,
+        event.evidence,
+        attempt.settings,
+        {**instance.asked, **changes} if changed else None,
+    )
+    return going_on, (record, *_announcements(instance, diagnosis, decision), *effects)
+
+
+def _diagnosis(attempt: Attempt, event: EvidenceGathered) -> Diagnosis:
+    diagnosis = diagnose(event.evidence)
+    if attempt.stalled_seconds is None or diagnosis.failure not in (
+        Failure.UNKNOWN,
+        Failure.KILLED_BY_SIGNAL,
+        Failure.NONE,
+    ):
+        return diagnosis
+    return replace(
+        diagnosis,
+        failure=Failure.ENGINE_STALLED,
+        phase=attempt.phase,
+        site=None,
+        signature=None,
+        summary=f"no progress for {attempt.stalled_seconds:.0f} s in {attempt.phase}",
+    )
+
+
+def _case(
+    instance: Instance,
+    attempt: Attempt,
+    diagnosis: Diagnosis,
+    entry: LedgerEntry,
+    event: EvidenceGathered,
+) -> Case:
+    return Case(
+        diagnosis=diagnosis,
+        entry=entry,
+        asked=instance.asked,
+        in_force=attempt.settings,
+        defaults=instance.defaults,
+        adapt=instance.spec.adapt,
+        restart=instance.spec.restart,
+        model=instance.model,
+        engine=instance.engine,
+        limits=event.evidence.limits,
+        has_gpus=bool(instance.spec.gpus),
+        ledger=instance.ledger,
+        jitter_fraction=event.jitter_fraction,
+    )
+
+
+def _changes_after(
+    instance: Instance, attempt: Attempt, decision: Decision
+) -> dict[str, bool | int | float | str | list[object] | dict[str, object]]:
+    """What the next launch overlays: as before, plus the decision, less what is as asked again."""
+    changes = dict(attempt.changes)
+    for change in decision.changes:
+        changes[change.setting] = change.after
+    asked = instance.asked
+    return {name: value for name, value in changes.items() if asked.get(name) != value}
+
+
+def _go_on(instance: Instance, decision: Decision, at_seconds: float) -> Step:
+    if not instance.wanted:
+        reason = f"stopped by {instance.wanted_by} after it had died"
+        stopped = moved(instance, State.STOPPED, at_seconds, reason)
+        return replace(stopped, incident_open=False), (
+            ResolveIncident(reason),
+            Announce("instance-stopped", reason),
+        )
+    if decision.remedy is Remedy.GIVE_UP:
+        return failed(instance, at_seconds, decision.reason)
+    if decision.remedy in (Remedy.HOLD, Remedy.NONE):
+        return held(instance, at_seconds, decision.reason)
+    if instance.held_by is not None:
+        reason = f"died while held by {instance.held_by}; would go on: {decision.reason}"
+        return held(instance, at_seconds, reason)
+    if decision.delay_seconds <= 0:
+        return waiting(instance, at_seconds, f"waiting for the gate: {decision.reason}")
+    backoff = moved(instance, State.BACKOFF, at_seconds, decision.reason)
+    armed, timer = with_timer(backoff, decision.delay_seconds)
+    return armed, (timer,)
+
+
+def _announcements(
+    instance: Instance, diagnosis: Diagnosis, decision: Decision
+) -> tuple[Announce, ...]:
+    proof = diagnosis.evidence[0].text if diagnosis.evidence else ""
+    diagnosed = Announce(
+        "failure-diagnosed",
+        diagnosis.summary or f"{diagnosis.failure} in {diagnosis.phase or 'an unknown phase'}",
+        {
+            "failure": diagnosis.failure.value,
+            "phase": None if diagnosis.phase is None else diagnosis.phase.value,
+            "site": None if diagnosis.site is None else diagnosis.site.value,
+            "proof": proof,
+        },
+    )
+    decided = Announce(
+        "decision-made",
+        _sentence(decision),
+        {
+            "remedy": decision.remedy.value,
+            "changes": [_change_document(change) for change in decision.changes],
+            "reason": decision.reason,
+            "arithmetic": list(decision.arithmetic),
+        },
+    )
+    if not decision.changes:
+        return diagnosed, decided
+    names = {change.setting: change.after for change in decision.changes}
+    return diagnosed, decided, Announce("settings-changed", _sentence(decision), names)
+
+
+def _change_document(change: Change) -> dict[str, object]:
+    return {"setting": change.setting, "from": change.before, "to": change.after}
+
+
+def _sentence(decision: Decision) -> str:
+    if decision.remedy is Remedy.RELAUNCH_WITH:
+        changes = ", ".join(
+            f"{change.setting} {'default' if change.before is None else change.before}"
+            f" -> {change.after}"
+            for change in decision.changes
+        )
+        return f"relaunch with {changes}: {decision.reason}"
+    words = {
+        Remedy.RELAUNCH: "relaunch unchanged",
+        Remedy.WAIT: "relaunch when it is free",
+        Remedy.HOLD: "hold",
+        Remedy.GIVE_UP: "give up",
+        Remedy.NONE: "nothing to do",
+    }
+    later = f" in {decision.delay_seconds:.0f} s" if decision.delay_seconds >= 1 else ""
+    return f"{words[decision.remedy]}{later}: {decision.reason}"
+
+
+def _status_text(status: int | None) -> str:
+    if status is None:
+        return "exit status unknown"
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"

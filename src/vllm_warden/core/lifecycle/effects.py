@@ -1,0 +1,95 @@
+"""What the core asks the shell to do. Imperative; each one is data, and none returns anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vllm_warden.core.decide.decision import Decision
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.model import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Base of all effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveGate(Effect):
+    """Look at model, program, port and GPUs; answer with GateReported of the same number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndRemains(Effect):
+    """Kill what earlier attempts of this instance left in our own groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch(Effect):
+    """Start an attempt; answer with Launched or LaunchFailed."""
+
+    attempt: int
+    settings: Settings
+    gpu_indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Effect):
+    """Send a signal to the parent process of the attempt."""
+
+    attempt: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAttempt(Effect):
+    """Kill what is left of the attempt, wait until it is gone, answer with AttemptReleased."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectEvidence(Effect):
+    """As ReleaseAttempt, then gather; answer with EvidenceGathered."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTimer(Effect):
+    """Answer with TimerElapsed of the same number after so many seconds."""
+
+    number: int
+    after_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIncident(Effect):
+    """Keep one failure with everything that explains it."""
+
+    attempt: int
+    diagnosis: Diagnosis
+    decision: Decision
+    evidence: Evidence = field(repr=False)
+    settings_before: Settings
+    settings_after: Settings | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveIncident(Effect):
+    """Close the open incident of the instance, saying how it ended."""
+
+    resolution: str
+
+
+@dataclass(frozen=True, slots=True)
+class Announce(Effect):
+    """One line of the event stream (docs/reference/events.md)."""
+
+    event: str
+    text: str
+    data: Mapping[str, object] = field(default_factory=dict)

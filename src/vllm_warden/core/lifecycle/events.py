@@ -1,0 +1,133 @@
+"""What may happen to an instance. Past tense; time and jitter arrive with the event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_warden.core.diagnose.evidence import Evidence, LostProcess
+from vllm_warden.core.model import Phase, ProcessIdentity
+from vllm_warden.core.plan.gate import GateReport
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``at_seconds`` is CLOCK_BOOTTIME."""
+
+    at_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequested(Event):
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(Event):
+    """``now`` skips the drain. ``keep_wanted`` is the daemon's own stop: wanted outlives it."""
+
+    by: str
+    now: bool = False
+    keep_wanted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequested(Event):
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequested(Event):
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested(Event):
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateReported(Event):
+    """The look at the world that was asked for with ``number`` has ended."""
+
+    number: int
+    report: GateReport
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEvent(Event):
+    """Belongs to one attempt; a report of an older attempt is stale."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launched(AttemptEvent):
+    launch_id: str
+    identity: ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed(AttemptEvent):
+    reason: str
+    hopeless: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEntered(AttemptEvent):
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class BecameReady(AttemptEvent):
+    """The first token came back from a socket that belongs to this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class BecameUnready(AttemptEvent):
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsServed(AttemptEvent):
+    """Requests answered by this attempt so far."""
+
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLost(AttemptEvent):
+    """An engine core or worker process ended while its parent lives on."""
+
+    process: LostProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled(AttemptEvent):
+    """No progress of any kind for ``seconds``."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExited(AttemptEvent):
+    """The parent process is gone and reaped; None where the status is not known."""
+
+    status: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReleased(AttemptEvent):
+    """Nothing of the attempt is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceGathered(AttemptEvent):
+    """Nothing of the attempt is left, and this is what it left behind."""
+
+    evidence: Evidence
+    jitter_fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimerElapsed(Event):
+    number: int

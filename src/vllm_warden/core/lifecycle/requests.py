@@ -1,0 +1,144 @@
+"""What people (and the daemon itself) may ask of an instance, in every state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from signal import SIGINT, SIGTERM
+
+from vllm_warden.core.lifecycle.effects import (
+    Announce,
+    ArmTimer,
+    ReleaseAttempt,
+    ResolveIncident,
+    Signal,
+)
+from vllm_warden.core.lifecycle.events import (
+    HoldRequested,
+    LaunchFailed,
+    RestartRequested,
+    ResumeRequested,
+    StartRequested,
+    StopRequested,
+    TimerElapsed,
+)
+from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.core.lifecycle.steps import Step, current, held, moved, waiting, with_timer
+
+SIGTERM_AFTER_SECONDS = 2.0
+"""In start-up one SIGINT ends vLLM; some of its start-up code loses a first signal."""
+KILL_AFTER_SECONDS = 8.0
+"""Ten seconds after the SIGINT nothing of a starting engine is worth waiting for."""
+DRAIN_SPARE_SECONDS = 5.0
+"""vLLM itself needs some seconds after the drain to end its workers."""
+STOP_NOW_SECONDS = 2.0
+
+
+def start(instance: Instance, event: StartRequested | ResumeRequested | RestartRequested) -> Step:
+    """Want it, forget a hold, and look at the gate with the learned settings."""
+    wanted = replace(
+        instance,
+        wanted=True,
+        wanted_by=event.by,
+        held_by=None,
+        changes=instance.envelope.start_changes(),
+    )
+    started, effects = waiting(wanted, event.at_seconds, "waiting for the gate")
+    return started, (Announce("instance-started", f"start asked by {event.by}"), *effects)
+
+
+def want(instance: Instance, event: StartRequested | RestartRequested) -> Step:
+    """Something is under way that a start joins: from now on it is wanted."""
+    return replace(instance, wanted=True, wanted_by=event.by, held_by=None), ()
+
+
+def stop_nothing(instance: Instance, event: StopRequested) -> Step:
+    """Stop what does not run."""
+    if event.keep_wanted:
+        return replace(instance, timer=None), ()
+    reason = f"stopped by {event.by}"
+    stopped = replace(
+        moved(instance, State.STOPPED, event.at_seconds, reason), wanted=False, wanted_by=event.by
+    )
+    effects = (Announce("instance-stopped", reason),)
+    if instance.incident_open:
+        return replace(stopped, incident_open=False), (ResolveIncident(reason), *effects)
+    return stopped, effects
+
+
+def stop_starting(instance: Instance, event: StopRequested | RestartRequested) -> Step:
+    """SIGINT first; SIGTERM and the kill follow by timer."""
+    number = current(instance).number
+    stopping, timer = _stopping(instance, event, SIGTERM_AFTER_SECONDS, step=0)
+    return stopping, (Signal(number, SIGINT), timer)
+
+
+def stop_serving(instance: Instance, event: StopRequested | RestartRequested) -> Step:
+    """One SIGTERM, which drains; the kill follows at the deadline."""
+    number = current(instance).number
+    limit = instance.spec.drain_seconds + DRAIN_SPARE_SECONDS
+    if isinstance(event, StopRequested) and event.now:
+        limit = STOP_NOW_SECONDS
+    stopping, timer = _stopping(instance, event, limit, step=1)
+    return stopping, (Signal(number, SIGTERM), timer)
+
+
+def _stopping(
+    instance: Instance, event: StopRequested | RestartRequested, limit_seconds: float, step: int
+) -> tuple[Instance, ArmTimer]:
+    verb = "stop" if isinstance(event, StopRequested) else "restart"
+    stopping = moved(instance, State.STOPPING, event.at_seconds, f"{verb} asked by {event.by}")
+    stopping = replace(stopping, stop_step=step)
+    if isinstance(event, RestartRequested):
+        stopping = replace(stopping, wanted=True, wanted_by=event.by, held_by=None)
+    elif not event.keep_wanted:
+        stopping = replace(stopping, wanted=False, wanted_by=event.by)
+    return with_timer(stopping, limit_seconds)
+
+
+def stop_again(instance: Instance, event: StopRequested) -> Step:
+    """A second stop ends a wanted restart; with ``now`` it ends the drain as well."""
+    again = instance
+    if not event.keep_wanted:
+        again = replace(instance, wanted=False, wanted_by=event.by)
+    if event.now:
+        return replace(again, timer=None), (ReleaseAttempt(current(instance).number),)
+    return again, ()
+
+
+def stop_step_elapsed(instance: Instance, _: TimerElapsed) -> Step:
+    """The next, harder step of a stop."""
+    number = current(instance).number
+    if instance.stop_step == 0:
+        next_step, timer = with_timer(replace(instance, stop_step=1), KILL_AFTER_SECONDS)
+        return next_step, (Signal(number, SIGTERM), timer)
+    return replace(instance, timer=None), (ReleaseAttempt(number),)
+
+
+def nothing_to_stop(instance: Instance, _: LaunchFailed) -> Step:
+    """The launch failed after a stop was asked for."""
+    return replace(instance, timer=None), (ReleaseAttempt(current(instance).number),)
+
+
+def stop_diagnosing(instance: Instance, event: StopRequested) -> Step:
+    """The evidence still arrives; after it nothing is relaunched."""
+    if event.keep_wanted:
+        return instance, ()
+    return replace(instance, wanted=False, wanted_by=event.by), ()
+
+
+def hold_running(instance: Instance, event: HoldRequested) -> Step:
+    """Leave the engine alone, but never relaunch it."""
+    text = f"hold asked by {event.by}: the engine runs on and will not be relaunched"
+    return replace(instance, held_by=event.by), (Announce("instance-held", text),)
+
+
+def hold_idle(instance: Instance, event: HoldRequested) -> Step:
+    """Nothing runs, and nothing will be started."""
+    by_operator = replace(instance, held_by=event.by)
+    return held(by_operator, event.at_seconds, f"hold asked by {event.by}")
+
+
+def resume_running(instance: Instance, event: ResumeRequested) -> Step:
+    """Allow relaunches again."""
+    text = f"resumed by {event.by}: will be relaunched when it dies"
+    return replace(instance, held_by=None), (Announce("instance-started", text),)

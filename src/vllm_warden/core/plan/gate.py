@@ -1,0 +1,161 @@
+"""Whether an instance may be launched now; asked before every launch, first or repeated.
+
+A closed gate always says what it waits for and who holds it. Unknown never means free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from vllm_warden.core.model import GIB, GpuReading
+from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
+
+SPARE_BYTES = GIB
+"""Room beside the weights for CUDA context and NCCL buffers."""
+FOREIGN_HOLD_SECONDS = 1800.0
+"""A foreign process is waited for this long, then the instance is held (never killed)."""
+OWN_REMAINS_HOLD_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorldFault:
+    """Something outside the configuration's text that keeps an instance from starting."""
+
+    key: str
+    reason: str
+    hopeless: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """What the shell saw when it looked: facts only, no opinion.
+
+    ``gpus`` are readings of all GPUs of the host; ``gpus_problem`` says why there are none.
+    ``own_remains`` are pids of earlier attempts of this daemon, ``starting`` other instances
+    whose start occupies a slot when no slot is free.
+    """
+
+    faults: tuple[WorldFault, ...] = ()
+    gpus: tuple[GpuReading, ...] = ()
+    gpus_problem: str | None = None
+    port_holder: str | None = None
+    own_remains: tuple[int, ...] = ()
+    starting: tuple[str, ...] = ()
+    engine: EngineFacts = field(default_factory=EngineFacts)
+    model: ModelFacts = field(default_factory=ModelFacts)
+
+
+class Gate(Enum):
+    OPEN = auto()
+    WAIT = auto()
+    HOLD = auto()
+    FAIL = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """Open, wait, hold or fail, with one sentence that names what is missing and who has it."""
+
+    gate: Gate
+    text: str = ""
+    kill_remains: bool = False
+    gpu_indices: tuple[int, ...] = ()
+    gpu_uuids: tuple[str, ...] = ()
+
+
+def judge_gate(
+    spec: InstanceSpec, report: GateReport, utilization: float | None, waited_seconds: float
+) -> GateVerdict:
+    """The first thing that is not right decides; the order is from hopeless to passing."""
+    closed = _before_gpus(spec, report, waited_seconds)
+    if closed is not None:
+        return closed
+    if not spec.gpus:
+        return GateVerdict(Gate.OPEN)
+    if report.gpus_problem is not None:
+        return GateVerdict(Gate.WAIT, f"the GPUs cannot be read: {report.gpus_problem}")
+    return _gpus(spec, report, utilization, waited_seconds)
+
+
+def _before_gpus(
+    spec: InstanceSpec, report: GateReport, waited_seconds: float
+) -> GateVerdict | None:
+    for fault in sorted(report.faults, key=lambda fault: not fault.hopeless):
+        gate = Gate.FAIL if fault.hopeless else Gate.WAIT
+        return GateVerdict(gate, f"{fault.key}: {fault.reason}")
+    if report.own_remains:
+        return _own_remains(report.own_remains, waited_seconds)
+    if report.port_holder is not None:
+        return GateVerdict(Gate.WAIT, f"port {spec.port} is taken: {report.port_holder}")
+    if report.starting:
+        names = ", ".join(report.starting)
+        return GateVerdict(Gate.WAIT, f"other starts are under way: {names}")
+    return None
+
+
+def _own_remains(pids: tuple[int, ...], waited_seconds: float) -> GateVerdict:
+    shown = ", ".join(str(pid) for pid in pids[:8])
+    if waited_seconds > OWN_REMAINS_HOLD_SECONDS:
+        text = f"processes of an earlier attempt cannot be ended: {shown}"
+        return GateVerdict(Gate.HOLD, text)
+    return GateVerdict(Gate.WAIT, f"ending processes of an earlier attempt: {shown}", kill_remains=True)
+
+
+def _gpus(
+    spec: InstanceSpec, report: GateReport, utilization: float | None, waited_seconds: float
+) -> GateVerdict:
+    by_key: Mapping[int | str, GpuReading] = {
+        **{gpu.index: gpu for gpu in report.gpus},
+        **{gpu.uuid: gpu for gpu in report.gpus},
+    }
+    missing = [str(key) for key in spec.gpus if key not in by_key]
+    if missing:
+        there = ", ".join(str(gpu.index) for gpu in report.gpus) or "none"
+        return GateVerdict(
+            Gate.WAIT, f"GPU {', '.join(missing)} does not exist here (there are: {there})"
+        )
+    chosen = tuple(by_key[key] for key in spec.gpus)
+    for gpu in chosen:
+        if gpu.error is not None:
+            return GateVerdict(Gate.WAIT, f"GPU {gpu.index} cannot be read: {gpu.error}")
+    for gpu in chosen:
+        needed = needed_bytes(gpu, utilization, report.model, len(chosen))
+        if gpu.free_bytes < needed:
+            text = f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, {_gib(needed)} are needed"
+            text += f"; {holders_text(gpu)}"
+            foreign = any(not holder.ours for holder in gpu.holders)
+            hold = foreign and waited_seconds > FOREIGN_HOLD_SECONDS
+            return GateVerdict(Gate.HOLD if hold else Gate.WAIT, text)
+    return GateVerdict(
+        Gate.OPEN,
+        gpu_indices=tuple(gpu.index for gpu in chosen),
+        gpu_uuids=tuple(gpu.uuid for gpu in chosen),
+    )
+
+
+def needed_bytes(
+    gpu: GpuReading, utilization: float | None, model: ModelFacts, gpu_count: int
+) -> int:
+    """max(ceil(utilization x total), weights per GPU + 1 GiB); vLLM asserts the first itself."""
+    budget = math.ceil((utilization or 0.0) * gpu.total_bytes)
+    weights = 0 if model.weight_bytes is None else model.weight_bytes // max(gpu_count, 1)
+    return max(budget, weights + SPARE_BYTES)
+
+
+def holders_text(gpu: GpuReading) -> str:
+    """Who holds the memory of a GPU, biggest first."""
+    if not gpu.holders:
+        return "no process is named as the holder"
+    biggest = sorted(gpu.holders, key=lambda holder: -(holder.used_bytes or 0))[:4]
+    return "held by " + ", ".join(
+        f"pid {holder.pid} ({holder.user}, {holder.command}, "
+        f"{'unknown size' if holder.used_bytes is None else _gib(holder.used_bytes)})"
+        for holder in biggest
+    )
+
+
+def _gib(value: float) -> str:
+    return f"{value / GIB:.2f} GiB"
