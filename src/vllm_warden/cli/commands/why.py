@@ -1,0 +1,64 @@
+"""``vllm-warden why``: why an instance is in its state, with the lines that prove it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import cast
+from urllib.parse import quote
+
+import typer
+
+from vllm_warden.api.client import Client, Json
+from vllm_warden.api.schema import InstanceDetailDocument
+from vllm_warden.cli.options import (
+    JsonOption,
+    OptionalNameArgument,
+    SocketOption,
+    client_of,
+    examples,
+    objects,
+)
+from vllm_warden.cli.render import style_of_stdout
+from vllm_warden.cli.story import story
+
+
+def register(app: typer.Typer) -> None:
+    epilog = examples("vllm-warden why", "vllm-warden why minimax-m25 --json")
+    app.command(epilog=epilog)(why)
+
+
+def why(
+    context: typer.Context,
+    *,
+    name: OptionalNameArgument = None,
+    as_json: JsonOption = False,
+    socket: SocketOption = None,
+) -> None:
+    """Say why an instance is in its state: cause, proof, decision, price, what was tried.
+
+    Without NAME: every instance that does not serve as asked.
+    """
+    client = client_of(context, socket)
+    documents = _documents(client, name)
+    if as_json:
+        print(json.dumps(documents[0] if name else {"instances": documents}, indent=2))
+        return
+    style, now = style_of_stdout(), time.time()
+    blocks = [
+        "\n".join(story(cast("InstanceDetailDocument", each), now, style)) for each in documents
+    ]
+    print("\n\n".join(blocks) or "every instance serves as asked")
+
+
+def _documents(client: Client, name: str | None) -> list[Json]:
+    if name is not None:
+        return [client.get(f"/v1/instances/{quote(name, safe='')}")]
+    entries = objects(client.get("/v1/instances"), "instances")
+    chosen = entries if len(entries) == 1 else [each for each in entries if _is_odd(each)]
+    return [client.get(f"/v1/instances/{each['name']}") for each in chosen]
+
+
+def _is_odd(entry: Json) -> bool:
+    on_purpose = entry["state"] == "stopped" and entry["wanted"] == "stopped"
+    return bool(entry["degraded"]) or (entry["state"] != "ready" and not on_purpose)

@@ -1,0 +1,158 @@
+"""``vllm-warden status`` as text: what needs a person first, 80 columns, no scrolling."""
+
+from __future__ import annotations
+
+from vllm_warden.api.schema import GpuDocument, InstanceDocument, StatusDocument
+from vllm_warden.cli.render import (
+    GIB,
+    Style,
+    bar,
+    columns,
+    cut,
+    duration,
+    harmless,
+    ranges,
+    size,
+    value,
+    wrapped,
+)
+from vllm_warden.cli.wording import PHASES, failure_in_words
+
+_LOOKS = {
+    "ready": "green",
+    "held": "red",
+    "failed": "red",
+    "unready": "red",
+    "stopped": "dim",
+}
+_LABEL = 10
+
+
+def overview(document: StatusDocument, now: float, style: Style) -> list[str]:
+    """All lines; instances that do not serve as asked come first."""
+    lines = [style.paint(_headline(document, now), "bold")]
+    for condition in document["daemon"]["conditions"]:
+        lines += wrapped(condition, style, "  ", "! ")
+    for instance in sorted(document["instances"], key=urgency):
+        lines += ["", *instance_lines(instance, now, style)]
+    if document["gpus_problem"]:
+        lines += ["", *wrapped(f"GPUs unknown: {document['gpus_problem']}", style, "  ", "")]
+    if document["gpus"]:
+        lines += ["", *gpu_lines(document["gpus"], style)]
+    return lines
+
+
+def urgency(instance: InstanceDocument) -> tuple[int, str]:
+    """Sort key: stuck, on the way, degraded, healthy, stopped on purpose."""
+    state = instance["state"]
+    if state in ("held", "failed"):
+        rank = 0
+    elif state == "ready":
+        rank = 2 if instance["degraded"] else 3
+    else:
+        rank = 4 if state == "stopped" and instance["wanted"] == "stopped" else 1
+    return rank, instance["name"]
+
+
+def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list[str]:
+    lines = [_title(instance, now, style)]
+    if instance["reason"]:
+        lines += _labelled("why", instance["reason"], style)
+    if gate := instance["gate"]:
+        waiting = f" (for {duration(now - gate['since'])})" if gate["since"] else ""
+        lines += _labelled("gate", gate["text"] + waiting, style)
+    lines += setting_lines(instance, style)
+    if last := instance["last_incident"]:
+        words = failure_in_words(last["failure"], last["phase"], last["site"])
+        ago = duration(now - last["at"])
+        lines += _labelled("incident", f"#{last['number']} {ago} ago: {words}", style)
+    if instance["restart_pending"]:
+        lines += _labelled("pending", "the configuration changed; restart to use it", style)
+    if instance["state"] in ("held", "failed"):
+        lines += _labelled("more", f"vllm-warden why {instance['name']}", style)
+    return lines
+
+
+def setting_lines(instance: InstanceDocument, style: Style) -> list[str]:
+    """Settings in force that differ from the asked ones, each with its why."""
+    changed = [each for each in instance["settings"] if each["asked"] != each["in_force"]]
+    rows = [
+        (
+            "settings" if index == 0 else "",
+            each["name"],
+            f"{cut(value(each['asked']), 24)} -> {cut(value(each['in_force']), 24)}",
+        )
+        for index, each in enumerate(changed)
+    ]
+    lines = []
+    for row, each in zip(columns(rows, "  "), changed, strict=True):
+        why = f"  {harmless(each['why'])}" if each["why"] else ""
+        if len(row) + len(why) <= style.width:
+            lines.append(row + why)
+        else:
+            lines.append(cut(row, style.width))
+            lines += wrapped(each["why"], style, " " * (_LABEL + 4))
+    return lines
+
+
+def gpu_lines(gpus: list[GpuDocument], style: Style) -> list[str]:
+    rows = [("GPU", "used", "of", "", "for")]
+    for gpu in gpus:
+        total, used = gpu["total_bytes"], gpu["total_bytes"] - gpu["free_bytes"]
+        if gpu["error"]:
+            rows.append((str(gpu["index"]), "unknown", "", "", harmless(gpu["error"])))
+            continue
+        figures = (f"{used / GIB:.1f}", f"{total / GIB:.1f} GiB")
+        meter = bar(used / total if total else 0, 20)
+        rows.append((f"{gpu['index']:>3}", *figures, meter, _users(gpu)))
+    return [cut(line, style.width) for line in columns(rows)]
+
+
+def _headline(document: StatusDocument, now: float) -> str:
+    counts: dict[str, int] = {}
+    for instance in sorted(document["instances"], key=urgency):
+        counts[instance["state"]] = counts.get(instance["state"], 0) + 1
+    daemon = document["daemon"]
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return (
+        f"vllm-warden {daemon['version']}, up {duration(now - daemon['since'])}: "
+        f"{states or 'no instances'}"
+    )
+
+
+def _title(instance: InstanceDocument, now: float, style: Style) -> str:
+    state = instance["state"]
+    look = "yellow" if instance["degraded"] and state == "ready" else _LOOKS.get(state, "yellow")
+    text = state + (" (degraded)" if instance["degraded"] else "")
+    parts = []
+    if instance["since"] is not None:
+        parts.append(f"for {duration(now - instance['since'])}")
+    if state in ("starting", "unready") and instance["phase"]:
+        parts.append(PHASES.get(instance["phase"], instance["phase"]))
+    if instance["attempt"]:
+        parts.append(f"attempt {instance['attempt']}")
+    if instance["gpus"]:
+        many = "s" if len(instance["gpus"]) > 1 else ""
+        parts.append(f"GPU{many} {ranges(instance['gpus'])}{_memory(instance)}")
+    if state != "stopped" and instance["wanted"] == "stopped":
+        parts.append("wanted: stopped")
+    return f"{style.paint(instance['name'], 'bold')}  {style.paint(text, look)} {', '.join(parts)}"
+
+
+def _memory(instance: InstanceDocument) -> str:
+    used = instance["memory"]["used_bytes"]
+    return f" ({size(max(used.values()))} each at most)" if used else ""
+
+
+def _labelled(label: str, text: str, style: Style) -> list[str]:
+    return wrapped(text, style, " " * (_LABEL + 2), f"  {label.ljust(_LABEL)}")
+
+
+def _users(gpu: GpuDocument) -> str:
+    foreign = [
+        f"{harmless(each['user'])}: {harmless(each['command']).split(' ')[0]} (pid {each['pid']}"
+        + (f", {size(each['used_bytes'])})" if each["used_bytes"] is not None else ")")
+        for each in gpu["holders"]
+        if not each["ours"]
+    ]
+    return ", ".join([*gpu["instances"], *foreign])

@@ -1,0 +1,171 @@
+"""``vllm-warden why`` as text: an incident report, from the state to the lines that prove it."""
+
+from __future__ import annotations
+
+from vllm_warden.api.schema import (
+    DecisionDocument,
+    DiagnosisDocument,
+    IncidentDocument,
+    InstanceDetailDocument,
+    ProofDocument,
+)
+from vllm_warden.cli.detail import attempt_lines, local_time
+from vllm_warden.cli.render import Style, columns, cut, duration, harmless, ranges, value, wrapped
+from vllm_warden.cli.wording import REMEDIES, failure_in_words
+
+CONSEQUENCES_SHOWN = 3
+
+
+def story(document: InstanceDetailDocument, now: float, style: Style) -> list[str]:
+    """State and reason, what happened, proof, decision, what was tried, what is left to do."""
+    lines = _headline(document, now, style)
+    incident = document["incident"]
+    if incident is not None:
+        lines += ["", *incident_story(incident, now, style)]
+    elif document["decision"] is not None:
+        lines += ["", *_decision(document["decision"], style)]
+    if len(document["attempts"]) > 1 or incident is not None:
+        tried = attempt_lines(document["attempts"], now, style)
+        lines += _section("What was tried", tried, style)
+    return lines + _section("What you can do", _advice(document, style), style)
+
+
+def incident_story(incident: IncidentDocument, now: float, style: Style) -> list[str]:
+    """One incident: what failed, the proof, what was decided and why."""
+    diagnosis = incident["diagnosis"]
+    title = (
+        f"Incident {incident['number']}: attempt {incident['attempt']} of "
+        f"{incident['instance']} died {duration(now - incident['opened'])} ago"
+    )
+    lines = [style.paint(title, "bold"), f"  {local_time(incident['opened'])}"]
+    words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
+    lines += wrapped(f"{words[:1].upper()}{words[1:]}.", style, "  ")
+    if summary := diagnosis.get("summary"):
+        lines += wrapped(summary, style, "  ")
+    lines += wrapped(_facts(incident, diagnosis), style, "  ")
+    if incident["incomplete"]:
+        lines += wrapped(
+            "Log lines may be missing, so no setting was changed because of it.", style, "  ! "
+        )
+    if incident["resolution"]:
+        lines += wrapped(f"Resolved: {incident['resolution']}", style, "  ")
+    lines += _section("Proof", _proof(diagnosis, style), style)
+    if incident["decision"] is not None:
+        lines += ["", *_decision(incident["decision"], style)]
+    return lines
+
+
+def proof_lines(proof: list[ProofDocument], style: Style) -> list[str]:
+    """Numbered log lines, wrapped with the number kept clear."""
+    lines = []
+    for each in proof:
+        number = f"  {each['line']:>6}  "
+        lines += wrapped(each["text"], style, " " * len(number), number)
+    return lines
+
+
+def _headline(document: InstanceDetailDocument, now: float, style: Style) -> list[str]:
+    state = document["state"] + (" (degraded)" if document["degraded"] else "")
+    text = f"{document['name']} is {state}"
+    if document["since"] is not None:
+        text += f" for {duration(now - document['since'])}"
+    if document["attempt"]:
+        text += f", attempt {document['attempt']}"
+    lines = [style.paint(text, "bold")]
+    reasons = [document["reason"], *document["explanation"]]
+    if document["gate"]:
+        reasons.append(f"Waiting at the gate: {document['gate']['text']}")
+    for reason in dict.fromkeys(each for each in reasons if each):
+        lines += wrapped(reason, style, "  ")
+    return lines
+
+
+def _facts(incident: IncidentDocument, diagnosis: DiagnosisDocument) -> str:
+    facts = []
+    if diagnosis["ranks"]:
+        facts.append(f"rank {ranges(diagnosis['ranks'])}")
+    status = incident["exit_status"]
+    if status is None:
+        facts.append("exit status unknown")
+    else:
+        facts.append(f"signal {-status}" if status < 0 else f"exit status {status}")
+    if diagnosis["engine_version"]:
+        facts.append(f"vLLM {diagnosis['engine_version']}")
+    by = f" by {diagnosis['signature']}" if diagnosis["signature"] else ""
+    facts.append(f"diagnosis {diagnosis['confidence']}{by}")
+    return f"({', '.join(facts)})"
+
+
+def _proof(diagnosis: DiagnosisDocument, style: Style) -> list[str]:
+    lines = proof_lines(diagnosis["evidence"], style)
+    consequences = diagnosis["consequences"]
+    if consequences:
+        lines.append("  and what only followed from it:")
+        lines += proof_lines(consequences[:CONSEQUENCES_SHOWN], style)
+        hidden = len(consequences) - CONSEQUENCES_SHOWN
+        lines += [f"          and {hidden} more"] if hidden > 0 else []
+    return lines
+
+
+def _decision(decision: DecisionDocument, style: Style) -> list[str]:
+    remedy = REMEDIES.get(decision["remedy"], decision["remedy"])
+    lines = [style.paint(f"Decision: {remedy}", "bold")]
+    lines += wrapped(decision["reason"], style, "  ")
+    rows = [
+        (each["setting"], f"{value(each['from'])} -> {value(each['to'])}")
+        for each in decision["changes"]
+    ]
+    lines += [cut(line, style.width) for line in columns(rows, "    ")]
+    lines += [
+        line for each in decision["arithmetic"] for line in wrapped(each, style, "      ", "    = ")
+    ]
+    if decision["price"]:
+        price = ", ".join(
+            f"{name.replace('_', ' ')} {value(amount)}"
+            for name, amount in decision["price"].items()
+            if amount is not None
+        )
+        lines += wrapped(f"Price: {price}", style, "    ", "  ")
+    useless = [
+        line
+        for each in decision["useless"]
+        for line in wrapped(f"{harmless(each['setting'])}: {each['why']}", style, "    ", "  ")
+    ]
+    return lines + _section("What would not help", useless, style)
+
+
+def _advice(document: InstanceDetailDocument, style: Style) -> list[str]:
+    """What a person can do from this state; empty where nothing is left to do."""
+    name, state = document["name"], document["state"]
+    words: list[str] = []
+    if state == "held":
+        words = [
+            "do what the reason above asks for (or change the configuration)",
+            f"then: vllm-warden resume {name}",
+        ]
+    elif state == "failed":
+        words = [
+            "correct what the reason above names in the configuration file",
+            f"then: vllm-warden start {name}",
+        ]
+    elif state == "waiting" and document["gate"]:
+        words = [
+            "wait: it starts by itself once the GPUs are free",
+            f"or free them yourself; or give up on it: vllm-warden stop {name}",
+        ]
+    elif state == "stopped":
+        words = [f"vllm-warden start {name}"]
+    elif document["degraded"]:
+        words = [
+            "nothing is urgent: it serves with the settings in force",
+            "to make them the asked ones, write them into the configuration file",
+        ]
+    lines = [line for each in words for line in wrapped(each, style, "    ", "  - ")]
+    if document["incident"] is not None and lines:
+        number = document["incident"]["number"]
+        lines.append(f"  - all of it: vllm-warden incidents {number}; vllm-warden logs {name}")
+    return lines
+
+
+def _section(title: str, lines: list[str], style: Style) -> list[str]:
+    return ["", style.paint(title, "bold"), *lines] if lines else []

@@ -1,0 +1,91 @@
+"""Waiting for a change: follow events, print them as progress, stop when the state is reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote
+
+from vllm_warden.api.client import Client, DaemonUnreachable, Json
+
+STUCK = frozenset({"held", "failed"})
+SETTLE_SECONDS = 3.0
+"""An end state from before the change counts only once the daemon had this long to leave it."""
+
+POLL_SECONDS = 1.0
+
+Outcome = Literal["reached", "failed", "late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The state to reach; ``fresh`` asks for a newer attempt than the one before (restart)."""
+
+    state: str
+    fresh: bool = False
+
+
+def wait_for(
+    client: Client,
+    before: Json,
+    event: int,
+    goal: Goal,
+    *,
+    timeout_seconds: float | None,
+    tell: Callable[[str], None],
+) -> tuple[Outcome, Json]:
+    """Follow events after the change until the goal is reached, missed, or time is over.
+
+    Raises DaemonUnreachable when the daemon goes away and stays away for ten seconds.
+    """
+    name = str(before["name"])
+    started = time.monotonic()
+    for text in _progress(client, name, event):
+        if text is not None:
+            tell(text)
+        now = client.get(f"/v1/instances/{quote(name, safe='')}")
+        outcome = judge(before, now, goal, time.monotonic() - started)
+        if outcome is not None:
+            return outcome, now
+        if timeout_seconds is not None and time.monotonic() - started >= timeout_seconds:
+            return "late", now
+    raise AssertionError  # _progress never ends by itself
+
+
+def judge(before: Json, now: Json, goal: Goal, waited_seconds: float) -> Outcome | None:
+    """None while it is still undecided."""
+    state = now["state"]
+    newer = now["attempt"] != before["attempt"]
+    moved = newer or (state, now["since"]) != (before["state"], before["since"])
+    settled = moved or waited_seconds >= SETTLE_SECONDS
+    if state == goal.state and (newer or not goal.fresh):
+        return "reached"
+    if goal.state == "ready" and settled and (state in STUCK or _stopped_by_someone(now)):
+        return "failed"
+    return None
+
+
+def _stopped_by_someone(now: Json) -> bool:
+    return now["state"] == "stopped" and now["wanted"] == "stopped"
+
+
+def _progress(client: Client, name: str, after: int) -> Iterator[str | None]:
+    """Texts of the instance's events; None at the start and whenever nothing happens."""
+    missing_since: float | None = None
+    yield None
+    while True:
+        try:
+            query = {"after": after, "follow": 1}
+            for document in client.stream("/v1/events", query, POLL_SECONDS):
+                missing_since = None
+                number = document.get("number") if document else None
+                after = number if isinstance(number, int) else after
+                if document is None or document.get("instance") == name:
+                    yield str(document["text"]) if document and "text" in document else None
+        except DaemonUnreachable:  # it may be restarting; engines survive that
+            missing_since = missing_since or time.monotonic()
+            if time.monotonic() - missing_since > 10:
+                raise
+        time.sleep(0.2)

@@ -1,0 +1,74 @@
+"""Failures, phases, sites and remedies in words that need no manual."""
+
+from __future__ import annotations
+
+FAILURES = {
+    "none": "nothing failed",
+    "gpu_out_of_memory": "out of GPU memory",
+    "gpu_memory_taken": "too little free GPU memory at the start",
+    "memory_profiling_disturbed": "another process changed GPU memory while vLLM measured it",
+    "kv_cache_too_small": "the KV cache is too small",
+    "host_out_of_memory": "out of host memory",
+    "shared_memory_too_small": "shared memory is too small",
+    "configuration_invalid": "vLLM refuses the configuration",
+    "parallelism_invalid": "this parallelism does not work for this model",
+    "model_unsupported": "this vLLM does not support the model",
+    "model_unavailable": "the model cannot be had",
+    "dependency_mismatch": "installed packages do not fit together",
+    "kernel_failure": "a kernel could not be compiled or run",
+    "communication_failure": "the workers could not talk to each other",
+    "illegal_memory_access": "illegal GPU memory access",
+    "gpu_fault": "a GPU or its driver failed",
+    "engine_stalled": "the engine stalled",
+    "port_in_use": "the port is in use",
+    "request_triggered_crash": "a request crashed the engine",
+    "killed_by_signal": "killed by a signal",
+    "unknown": "unknown failure",
+}
+
+PHASES = {
+    "args": "reading its arguments",
+    "download": "downloading the model",
+    "init_device": "setting up the GPUs",
+    "load": "loading weights",
+    "profile": "measuring memory",
+    "kv_plan": "planning the KV cache",
+    "kv_alloc": "allocating the KV cache",
+    "kernels": "preparing kernels",
+    "cudagraph": "capturing CUDA graphs",
+    "warmup": "warming up",
+    "serving": "serving",
+    "shutdown": "shutting down",
+}
+
+SITES = {
+    "weights": "weights",
+    "activations": "activations",
+    "encoder": "the encoder",
+    "lora": "LoRA adapters",
+    "kv_cache": "the KV cache",
+    "cuda_graphs": "CUDA graphs",
+    "sampler": "the sampler",
+    "pooler": "the pooler",
+    "kernels": "kernels",
+    "communication": "communication buffers",
+}
+
+REMEDIES = {
+    "none": "nothing to do",
+    "relaunch": "launch again, unchanged",
+    "relaunch_with": "launch again with changed settings",
+    "wait": "wait",
+    "hold": "hold, for a person to decide",
+    "give_up": "give up: no setting can help",
+}
+
+
+def failure_in_words(failure: object, phase: object, site: object) -> str:
+    """``out of GPU memory while warming up, for the sampler``."""
+    words = FAILURES.get(str(failure), str(failure))
+    if phase is not None:
+        words += f" while {PHASES.get(str(phase), str(phase))}"
+    if site is not None:
+        words += f", for {SITES.get(str(site), str(site))}"
+    return words
