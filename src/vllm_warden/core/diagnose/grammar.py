@@ -24,6 +24,8 @@ _HEADER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     r"\[?(?P<file>[\w./-]{1,120}):(?P<at>\d{1,6})\] ?"
 )
+_TORCH_RANK = re.compile(r"\[(?P<name>rank\d{1,5})\]: ?")
+"""torch.distributed marks the uncaught tracebacks of its ranks so."""
 _UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}")
 _TRANSPORT = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? "
@@ -32,7 +34,7 @@ _TRANSPORT = re.compile(
     r"(?:[^\s]{1,80} [^\s\[:]{1,80}\[\d{1,10}\]: |std(?:out|err) [FP] )?"
     r"|[\w.-]{1,60} +\| )"
 )
-_RANK = re.compile(r"(?:rank=|TP|VllmWorker-|Worker_)(\d{1,5})")
+_RANK = re.compile(r"(?:rank=?|TP|VllmWorker-|Worker_)(\d{1,5})")
 _HEADER_WITHIN = 240
 """A record's own header begins within so many characters; later ones are quoted text."""
 
@@ -93,6 +95,8 @@ def _parse_text(number: int, text: str) -> LogLine:
     name, pid, level = "", None, None
     while tag := _TAG.match(text, start):
         name, pid, start = tag["name"], int(tag["pid"]), tag.end()
+    if rank := _TORCH_RANK.match(text, start):
+        name, start = rank["name"], rank.end()
     if uvicorn := _UVICORN.match(text, start):
         level, start = uvicorn["level"], uvicorn.end()
     return LogLine(number, text[start:].rstrip(), name, pid, level, "uvicorn" if level else None)

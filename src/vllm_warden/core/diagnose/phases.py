@@ -49,6 +49,7 @@ _MARKERS: tuple[tuple[str, Phase, str | None], ...] = (
     ("Starting vLLM API server ", Phase.SERVING, None),
     ("Starting vLLM server on ", Phase.SERVING, None),
     ("Application startup complete.", Phase.SERVING, None),
+    ("EngineCore encountered a fatal error", Phase.SERVING, None),
     ("Shutting down", Phase.SHUTDOWN, None),
 )
 _KEY = 8

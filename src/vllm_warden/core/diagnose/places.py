@@ -15,6 +15,9 @@ _LOAD = frozenset(
         "process_weights_after_loading",
         "create_weights",
         "transform_w_q",
+        "initialize_model",
+        "make_layers",
+        "construct_model",
     }
 )
 _PROFILE = frozenset(
@@ -56,6 +59,7 @@ _SERVE = frozenset(
         "run_engine_loop",
         "engine_step",
         "_process_engine_step",
+        "_execute_mm_encoder",
     }
 )
 _SAMPLER = frozenset(
@@ -105,9 +109,30 @@ _IN_ORDER: tuple[tuple[frozenset[str], Phase], ...] = (
 def _warm_up_part(has: frozenset[str]) -> Phase:
     if has & _CAPTURE:
         return Phase.CUDAGRAPH
+    if "warmup_kernels" in has and "sampler" in has:
+        return Phase.WARMUP  # model runner V2 warms its sampler up from there
     if has & _KERNELS:
         return Phase.KERNELS
     return Phase.WARMUP
+
+
+_SAMPLES = frozenset({Phase.PROFILE, Phase.WARMUP})
+
+KNOWN = frozenset(
+    name
+    for group in (_INIT, _LOAD, _PROFILE, _PLAN, _ALLOCATE, _CAPTURE, _KERNELS)
+    for name in group
+) | {_WARM_UP, "_dummy_sampler_run", "_dummy_pooler_run", "sampler", "execute_model"}
+"""Names that tell something; worth picking out of source lines of a cut traceback."""
+
+
+def frame_names(file: str, function: str) -> tuple[str, ...]:
+    """Names that a frame stands for: its function, and what its file says beyond that."""
+    if "/sample/" in file:
+        return function, "sampler"
+    if function in ("__init__", "init") and "/model_executor/" in file:
+        return function, "construct_model"
+    return (function,)
 
 
 def site_of(phase: Phase | None, functions: Collection[str]) -> Site | None:
@@ -119,7 +144,7 @@ def site_of(phase: Phase | None, functions: Collection[str]) -> Site | None:
         return Site.POOLER
     if phase is Phase.SERVING:
         return _serving_site(has)
-    if "_dummy_sampler_run" in has:
+    if "_dummy_sampler_run" in has or (phase in _SAMPLES and "sampler" in has):
         return Site.SAMPLER
     return _start_up_site(phase, has)
 

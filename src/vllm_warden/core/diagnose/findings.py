@@ -1,0 +1,223 @@
+"""Reads a log once and collects everything in it that a catalogue row recognises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vllm_warden.core.diagnose.catalogue import SIGNATURES
+from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, Raises
+from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
+from vllm_warden.core.diagnose.grammar import LogLine, parse
+from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
+from vllm_warden.core.diagnose.places import site_of
+from vllm_warden.core.diagnose.signature import Signature, Weight
+from vllm_warden.core.diagnose.tracebacks import Raised, Tracebacks
+from vllm_warden.core.model import PHASES_AFTER_KV, Phase, Role, Site
+
+AFTER_EVERYTHING = 1 << 60
+"""Line number of facts that are not in the log: they come behind all text of equal weight."""
+
+_ON_RAISED = tuple(row for row in SIGNATURES if isinstance(row.detect, Raises | Allocation))
+_ON_LINES = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Prints))
+_COUNTED = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Counted))
+_BEGINS = tuple(text for _, detect in _ON_LINES if not detect.within for text in detect.begins)
+_WITHIN = tuple(text for _, detect in _ON_LINES if detect.within for text in detect.begins)
+
+_QUOTES_USERS = frozenset({"dump_input.py", "logger.py", "request_logger.py"})
+"""Files of vLLM that print requests; what they print is never evidence."""
+
+_ENGINE_LOGGERS = frozenset(
+    {
+        "core.py",
+        "multiproc_executor.py",
+        "engine.py",
+        "multiproc_worker_utils.py",
+        "uniproc_executor.py",
+    }
+)
+_SERVING = frozenset({Phase.SERVING, Phase.SHUTDOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row that matched, and where. ``raised`` is None for lines and counted facts."""
+
+    row: Signature
+    line: int
+    text: str
+    role: Role
+    phase: Phase | None = None
+    site: Site | None = None
+    raised: Raised | None = None
+    rank: int | None = None
+
+    @property
+    def weight(self) -> Weight:
+        return self.row.weight
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one pass over the log yields. ``stopped_at`` is where an orderly stop began."""
+
+    findings: list[Finding]
+    unnamed: list[Raised]
+    facts: LogFacts
+    phase: Phase | None
+    stopped_at: int | None
+    ended_orderly: bool
+
+
+def read(evidence: Evidence) -> Reading:
+    """One pass over the records, then one over the exceptions found in them."""
+    reader = _Reader()
+    reader.take(evidence.records)
+    tracker = reader.tracker
+    phase = tracker.before_shutdown or tracker.phase
+    raised = reader.tracebacks.finish()
+    findings = [*reader.findings, *_counted(evidence, phase)]
+    unnamed = []
+    for one in raised:
+        matches = [row for row in _ON_RAISED if row.detect.sees(one)]  # type: ignore[union-attr,arg-type]
+        admitted = [row for row in matches if _admissible(one, row)]
+        role_after = _is_after(one.line, reader.stopped_at)
+        findings += [_finding(row, one, after_stop=role_after) for row in admitted]
+        if not matches and _may_be_unnamed_cause(one) and not role_after:
+            unnamed.append(one)
+    findings.sort(key=lambda item: item.line)
+    return Reading(findings, unnamed, tracker.facts, phase, reader.stopped_at, reader.ended_orderly)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.tracker = PhaseTracker()
+        self.tracebacks = Tracebacks()
+        self.findings: list[Finding] = []
+        self.stopped_at: int | None = None
+        self.ended_orderly = False
+
+    def take(self, records: Iterable[LogRecord]) -> None:
+        for record in records:
+            for line in parse(record.number, record.text):
+                self._line(line)
+
+    def _line(self, line: LogLine) -> None:
+        message = line.message
+        file = line.file
+        if file is not None and file.rpartition("/")[2] in _QUOTES_USERS:
+            return
+        before = self.tracker.before_shutdown or self.tracker.phase
+        if self.tracebacks.feed(line, before):
+            return
+        if file is not None or message.startswith(("Loading safe", "Capturing")):
+            self.tracker.feed_message(message)
+            self._watch_for_stop(line, before)
+        if message.startswith(_BEGINS) or any(text in message for text in _WITHIN):
+            self._match(line, before)
+
+    def _watch_for_stop(self, line: LogLine, before: Phase | None) -> None:
+        message = line.message
+        if message.startswith("Application shutdown complete"):
+            self.ended_orderly = True
+        if self.stopped_at is not None or before is not Phase.SERVING:
+            return
+        if message.startswith(("Shutting down", "[shutdown] API server: shutdown triggered")):
+            self.stopped_at = line.number
+
+    def _match(self, line: LogLine, before: Phase | None) -> None:
+        for row, detect in _ON_LINES:
+            if not detect.sees(line) or (line.level is None and before in _SERVING and row.phase):
+                continue
+            after = _is_after(line.number, self.stopped_at)
+            phase = row.phase or before
+            self.findings.append(
+                Finding(
+                    row,
+                    line.number,
+                    line.message,
+                    Role.CONSEQUENCE if after else row.role,
+                    phase,
+                    row.site,
+                    rank=_rank_in(line.message),
+                )
+            )
+
+
+def _rank_in(message: str) -> int | None:
+    _, _, behind = message.partition("VllmWorker-")
+    digits = behind[:5].split(" ")[0].rstrip(",")
+    return int(digits) if digits.isdigit() else None
+
+
+def _is_after(line: int, stopped_at: int | None) -> bool:
+    return stopped_at is not None and line > stopped_at
+
+
+def _counted(evidence: Evidence, phase: Phase | None) -> list[Finding]:
+    found = []
+    for row, detect in _COUNTED:
+        proof = detect.proof(evidence)
+        if proof is not None:
+            line = 0 if row.weight is Weight.COUNTED else AFTER_EVERYTHING
+            place = evidence.reached if evidence.reached is not Phase.SHUTDOWN else None
+            found.append(Finding(row, line, proof, row.role, row.phase or place or phase))
+    return found
+
+
+def _admissible(raised: Raised, row: Signature) -> bool:
+    """Whether the row may trust this text: users' words can stand in a log of a serving engine."""
+    if not (raised.logged or raised.bare):
+        return False
+    if raised.before not in _SERVING:
+        return True
+    if row.role is Role.CONSEQUENCE or (isinstance(row.detect, Raises) and row.detect.anywhere):
+        return True
+    return _speaks_for_engine(raised)
+
+
+def _speaks_for_engine(raised: Raised) -> bool:
+    process = raised.process
+    if process.startswith(("APIServer", "ApiServer")):
+        return False
+    if process:
+        return True
+    return raised.logged and (raised.in_engine or (raised.file or "") in _ENGINE_LOGGERS)
+
+
+def _may_be_unnamed_cause(raised: Raised) -> bool:
+    if not (raised.logged or raised.bare):
+        return False
+    return raised.before not in _SERVING or _speaks_for_engine(raised)
+
+
+def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
+    phase, site = _place(raised)
+    return Finding(
+        row,
+        raised.line,
+        raised.proof,
+        Role.CONSEQUENCE if after_stop else row.role,
+        row.phase or phase,
+        row.site or (site if isinstance(row.detect, Allocation) else None),
+        raised,
+        raised.rank,
+    )
+
+
+def _place(raised: Raised) -> tuple[Phase | None, Site | None]:
+    """Phase and site: from the call stack, else from where the log was."""
+    if raised.phase is Phase.SERVING and raised.before in PHASES_AFTER_KV:
+        return Phase.WARMUP, site_of(Phase.WARMUP, raised.functions)  # a cut stack: not ready yet
+    if raised.phase is not None:
+        return raised.phase, raised.site
+    for words, site in (("warming up sampler", Site.SAMPLER), ("warming up pooler", Site.POOLER)):
+        if words in raised.whole:
+            return _before_or_after_kv(raised.before), site
+    if "_dummy_sampler_run" in raised.functions:
+        return _before_or_after_kv(raised.before), Site.SAMPLER
+    return raised.before, site_of(raised.before, raised.functions)
+
+
+def _before_or_after_kv(before: Phase | None) -> Phase:
+    return Phase.PROFILE if before in (Phase.LOAD, Phase.PROFILE) else Phase.WARMUP

@@ -1,0 +1,46 @@
+"""The form of a catalogue row: how a failure is recognised, and what that does not prove."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from vllm_warden.core.diagnose.detect import Detector
+from vllm_warden.core.model import Failure, Phase, Role, Site
+
+
+class Weight(IntEnum):
+    """Which cause decides when several were found: the smallest, and of equals the earliest."""
+
+    COUNTED = 0
+    """A counted fact (the kernel's oom_kill counter); outranks all text."""
+    ROOT = 1
+    """A named failure in the engine's own words."""
+    DEATH = 2
+    """A process that vanished; it leaves no words of its own, only those of others."""
+    RELAYED = 3
+    """What another process was told of the failure, where the root itself is missing."""
+    COMMUNICATION = 4
+    """Errors that a dying rank causes in the others as well as by themselves."""
+    HINT = 5
+    """Says that something died, not what of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One mechanism of failure. It observes and never names a remedy.
+
+    ``phase`` and ``site`` override what the call stack says; None takes the stack's (and for the
+    phase, failing that, where the log was). ``caution`` says what a match does not prove.
+    """
+
+    id: str
+    failure: Failure
+    detect: Detector
+    summary: str
+    caution: str
+    role: Role = Role.CAUSE
+    weight: Weight = Weight.ROOT
+    phase: Phase | None = None
+    site: Site | None = None
+    likely: bool = False

@@ -1,0 +1,284 @@
+"""Puts the lines of a log together to the exceptions that its processes raised."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from vllm_warden.core.diagnose.grammar import LogLine
+from vllm_warden.core.diagnose.places import KNOWN, frame_names, phase_of, site_of
+from vllm_warden.core.model import Phase, Site
+
+MESSAGE_LINES_LIMIT = 12
+"""Lines of a multi-line exception message that are kept (NCCL and pydantic print up to ten)."""
+
+_FRAME = re.compile(
+    r'\s{0,12}(?:\|\s{1,8})?File "([^"]{1,400})", line \d{1,7}(?:,)? in (\S{1,120})'
+)
+_RPC = re.compile(r'collective_rpc\(\s{0,4}"(\w{1,60})"')
+_CALL = re.compile(r"\.(\w{3,60})\(")
+_METHOD = re.compile(
+    r"(?P<type>Exception) in worker \w{1,60} while processing method (?P<method>\w{1,60})"
+    r"(?:\.|: (?P<message>.*))?",
+    re.DOTALL,
+)
+_TIMED_OUT = re.compile(r"RPC call to (\w{1,60}) timed out")
+_EXCEPTION = re.compile(
+    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:(?:: |:$)(?P<message>.*))?$", re.DOTALL
+)
+_BARE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Refused)$")
+_REPR = re.compile(
+    r"(?P<type>(?:\w{1,80}\.){0,8}[A-Z]\w{0,80}Error)\(['\"](?P<message>.*)", re.DOTALL
+)
+_CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
+_START = "Traceback (most recent call last):"
+_QUOTED = re.compile(r"Worker failed with error '(.{0,4000}?)(?:', please check|$)", re.DOTALL)
+_ENGINE_FILE = re.compile(
+    r"vllm/(?:v1/)?(?:engine/(?:core|llm_engine|async_llm_engine)\.py|engine/multiprocessing/"
+    r"|worker/|executor/|core/sched|sample/|attention/|spec_decode/)|vllm/model_executor/"
+    r"|vllm/distributed/"
+)
+_NOT_TYPES = frozenset({"INFO", "WARNING", "ERROR", "DEBUG", "Process", "Killed", "File", "PC"})
+
+
+@dataclass(slots=True)
+class Raised:
+    """One exception as printed, with the call stack of its whole chain.
+
+    ``text`` is type and message, ``whole`` the texts of all exceptions chained to it. ``logged``
+    is True for the engine's own ERROR records, ``bare`` for text without any record (stderr);
+    neither is set for records of lower levels. ``quoted`` is True when the text is what another
+    process was told ("Worker failed with error '...'").
+    """
+
+    type: str
+    message: str
+    line: int
+    process: str = ""
+    rank: int | None = None
+    functions: frozenset[str] = frozenset()
+    in_engine: bool = False
+    logged: bool = False
+    bare: bool = False
+    quoted: bool = False
+    before: Phase | None = None
+    whole: str = ""
+    file: str | None = None
+    proof: str = ""
+    phase: Phase | None = None
+    site: Site | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+@dataclass(slots=True)
+class _Open:
+    """A traceback that is being read."""
+
+    first: LogLine
+    before: Phase | None
+    functions: set[str] = field(default_factory=set)
+    in_engine: bool = False
+    exception: re.Match[str] | None = None
+    at: int = 0
+    proof: str = ""
+    message: list[str] = field(default_factory=list)
+    links: list[_Open] = field(default_factory=list)
+    chained: bool = False
+
+
+def exception_of(message: str) -> re.Match[str] | None:
+    """Type and message when the line is an exception as Python prints one."""
+    found = _EXCEPTION.match(message)
+    if not found:
+        return None
+    name = found["type"].rpartition(".")[2]
+    if name in _NOT_TYPES or not (found["message"] is not None or _BARE.search(name)):
+        return None
+    return found if _BARE.search(name) or "." in found["type"] or name == "Exception" else None
+
+
+class Tracebacks:
+    """Fed the lines of all processes in order; exceptions come out of ``finish``."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, int | None, bool], _Open] = {}
+        self._done: list[Raised] = []
+
+    def feed(self, line: LogLine, before: Phase | None) -> bool:
+        """Take one line; True when it belongs to a traceback or is an exception line."""
+        key = (line.process, line.pid, bool(line.source))
+        current = self._open.get(key)
+        message = line.message
+        if message.startswith(_START) or message.endswith(_START):
+            if current is not None and not current.functions and _same_record(current, line):
+                current.chained = True  # the exception was printed ahead of its traceback
+            self._start(key, current, line, before)
+            return True
+        frame = _FRAME.match(message) if "File " in message[:40] else None
+        if frame:
+            if current is None or current.exception:
+                if current is not None and _same_record(current, line):
+                    current.chained = True  # an excerpt that lost the line between the two
+                current = self._start(key, current, line, before)
+            current.functions.update(frame_names(frame[1], frame[2]))
+            current.in_engine = current.in_engine or bool(_ENGINE_FILE.search(frame[1]))
+            return True
+        if current is None:
+            return self._stand_alone(key, line, before)
+        if current.exception is None:
+            return self._inside(current, line)
+        return self._behind(key, current, line, before)
+
+    def finish(self) -> list[Raised]:
+        """All exceptions, in the order of their lines; repeats of one process are left out."""
+        for current in self._open.values():
+            self._close(current)
+        self._open.clear()
+        seen: set[tuple[str, int | None, str]] = set()
+        raised = []
+        for one in sorted(self._done, key=lambda item: item.line):
+            mark = (one.process, one.rank, one.text[:300])
+            if mark not in seen:
+                seen.add(mark)
+                raised.append(one)
+        return raised
+
+    def _start(
+        self,
+        key: tuple[str, int | None, bool],
+        current: _Open | None,
+        line: LogLine,
+        before: Phase | None,
+    ) -> _Open:
+        opened = _Open(line, before)
+        if current is not None:
+            if current.chained:
+                opened.links = [*current.links, current]
+            else:
+                self._close(current)
+        self._open[key] = opened
+        return opened
+
+    def _stand_alone(
+        self, key: tuple[str, int | None, bool], line: LogLine, before: Phase | None
+    ) -> bool:
+        found = exception_of(line.message) or _REPR.match(line.message)
+        while_doing = _METHOD.match(line.message)
+        if while_doing:
+            current = self._start(key, None, line, before)
+            current.functions.add(while_doing["method"])
+            if while_doing["message"]:
+                self._name(current, while_doing, line)
+            return True
+        if not found:
+            return False
+        current = self._start(key, None, line, before)
+        self._name(current, found, line)
+        return True
+
+    def _inside(self, current: _Open, line: LogLine) -> bool:
+        message = line.message
+        if message.startswith((" ", "\t")):
+            _take_calls(current, message)
+            return True
+        if found := exception_of(message):
+            self._name(current, found, line)
+        else:
+            _take_calls(current, message)
+        return True
+
+    def _behind(
+        self,
+        key: tuple[str, int | None, bool],
+        current: _Open,
+        line: LogLine,
+        before: Phase | None,
+    ) -> bool:
+        message = line.message
+        if message.startswith(_CHAIN):
+            current.chained = True
+            return True
+        if not message:
+            return True
+        same = line.source == current.first.source and line.level == current.first.level
+        if same and len(current.message) < MESSAGE_LINES_LIMIT and not exception_of(message):
+            current.message.append(message)
+            return not _looks_separate(message)
+        self._close(current)
+        del self._open[key]
+        return self._stand_alone(key, line, before)
+
+    def _name(self, current: _Open, found: re.Match[str], line: LogLine) -> None:
+        current.exception = found
+        current.at = line.number
+        current.proof = line.message
+        current.message = [found["message"] or ""]
+        if rpc := _TIMED_OUT.match(current.message[0]):
+            current.functions.add(rpc[1])
+
+    def _close(self, last: _Open) -> None:
+        chain = [*last.links, last]
+        functions = frozenset(name for one in chain for name in one.functions)
+        texts = [_text(one) for one in chain if one.exception]
+        in_engine = any(one.in_engine for one in chain)
+        for one in chain:
+            if one.exception:
+                self._done.append(_raised(one, functions, in_engine, "\n".join(texts)))
+
+
+def _same_record(current: _Open, line: LogLine) -> bool:
+    return bool(line.source) and line.source == current.first.source
+
+
+def _take_calls(current: _Open, source: str) -> None:
+    """The line being executed names the next function, also where its frame was cut away."""
+    if "collective_rpc(" in source and (rpc := _RPC.search(source)):
+        current.functions.add(rpc[1])
+    if "(" in source and "self." in source:
+        current.functions.update(name for name in _CALL.findall(source[:200]) if name in KNOWN)
+
+
+def _looks_separate(message: str) -> bool:
+    return message.startswith(("INFO", "Process ", "usage:", "[")) or ": error: " in message
+
+
+def _text(one: _Open) -> str:
+    return f"{one.exception['type']}: " + "\n".join(one.message) if one.exception else ""
+
+
+def _raised(one: _Open, functions: frozenset[str], in_engine: bool, whole: str) -> Raised:
+    found, first = one.exception, one.first
+    kind = found["type"] if found else ""
+    message = "\n".join(one.message)
+    quoted = _QUOTED.match(message)
+    if quoted:
+        kind, message = _quoted_type(quoted[1]), quoted[1]
+    phase = phase_of(functions)
+    return Raised(
+        type=kind,
+        message=message,
+        line=one.at,
+        process=first.process,
+        rank=first.rank,
+        functions=functions,
+        in_engine=in_engine,
+        logged=bool(first.source) and first.level in ("ERROR", "CRITICAL"),
+        bare=not first.source and first.level in (None, "ERROR", "CRITICAL"),
+        quoted=bool(quoted),
+        before=one.before,
+        whole=whole,
+        file=first.file,
+        proof=one.proof,
+        phase=phase,
+        site=site_of(phase, functions),
+    )
+
+
+def _quoted_type(text: str) -> str:
+    """The executor quotes the message without its type; allocation failures name themselves."""
+    if " out of memory. Tried to allocate" in text:
+        return "torch.OutOfMemoryError"
+    return "RuntimeError"
