@@ -63,7 +63,8 @@ bench: $(STAMP)
 	$(PY) -m benchmarks
 
 docs: $(STAMP)
-	$(PY) -m docs.generate
+	$(PY) -m vllm_warden.config.reference docs/reference/configuration.md
+	$(PY) docs/generate.py states
 
 clean:
 	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache \

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -83,7 +86,7 @@ def render() -> str:
     """The whole page."""
     parts = [_INTRODUCTION]
     for heading, model in _TABLES:
-        parts.append("\n".join([f"## `{heading}`", "", (model.__doc__ or "").strip(), ""]))
+        parts.append("\n".join([f"## `{heading}`", "", inspect.cleandoc(model.__doc__ or ""), ""]))
         parts.append("\n".join(_table(model)) + "\n")
         if model is AdaptSettings:
             parts.append("A knob's table:\n\n" + "\n".join(_table(KnobRange)) + "\n")
@@ -136,3 +139,7 @@ def _type_name(annotation: object) -> str:
     if origin is dict or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return "table"
     return _NAMES.get(annotation, "value") if isinstance(annotation, type) else "value"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")

@@ -46,9 +46,9 @@ _ALLOWED = {
     "finite_number": "a finite number",
 }
 _BOUNDS = {
-    "greater_than_equal": "at least {ge}",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "at most {le}",
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "more than {gt:g}",
+    "less_than_equal": "at most {le:g}",
     "string_too_short": "text that is not empty",
     "string_too_long": "at most {max_length} characters",
     "too_short": "a list of at least {min_length}",
