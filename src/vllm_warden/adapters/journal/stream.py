@@ -1,0 +1,151 @@
+"""One attempt's output as a journal stream: the engine writes, a thread of ours reads it back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from vllm_warden.adapters.journal.entry import Entry
+from vllm_warden.adapters.journal.follow import StreamFollower, now_realtime_seconds
+from vllm_warden.adapters.journal.library import JournalUnavailable, journal_module
+from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.redact import redact
+
+Deliver = Callable[[Sequence[LogRecord]], None]
+
+PRIORITY_INFO = 6
+
+
+def open_writer(identifier: str) -> int:
+    """Descriptor of a new journal stream. Raises JournalUnavailable.
+
+    Prefixes like ``<3>`` are not interpreted: engine text must arrive as it was written.
+    """
+    try:
+        opened = journal_module().stream(identifier, PRIORITY_INFO, level_prefix=False)
+    except OSError as error:
+        raise JournalUnavailable(
+            f"cannot open a journal stream: {error.strerror}; is systemd-journald running? "
+            'Otherwise set log_backend = "file"'
+        ) from error
+    with opened:
+        return os.dup(opened.fileno())
+
+
+def write_line(fd: int, line: str, limit_seconds: float) -> bool:
+    """Write without ever blocking longer than the limit: a hung journald stops reading.
+
+    An empty line first ends what an engine that died in the middle of a line left behind.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    with socket.socket(fileno=os.dup(fd)) as stream:
+        content = f"\n{line}\n".encode()
+        deadline = time.monotonic() + limit_seconds
+        while content:
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                return False
+            try:
+                content = content[stream.send(content, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                return False
+    return True
+
+
+class JournalStream:
+    """Satisfies ``daemon.ports.LogStream``."""
+
+    def __init__(self, identifier: str, launch_id: str) -> None:
+        """Raises JournalUnavailable."""
+        self._identifier = identifier
+        self._opening_line = opening_line(launch_id, secrets.token_hex(8))
+        self._since_seconds = now_realtime_seconds()
+        self._writer = open_writer(identifier)
+        self._is_open = write_line(self._writer, self._opening_line, 1.0)
+        self._expecting = False
+        self._closing = threading.Event()
+        self._end = ""
+        self._ended = threading.Event()
+        self._follower: StreamFollower | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def writer_fd(self) -> int:
+        return self._writer
+
+    def start_reading(self, deliver: Deliver) -> None:
+        self._thread = threading.Thread(
+            target=self._read, args=(deliver,), name=f"journal {self._identifier}", daemon=True
+        )
+        self._thread.start()
+
+    def expect_more(self, expecting: bool) -> None:
+        self._expecting = expecting
+        self._wake()
+
+    def finish(self, limit_seconds: float = 2.0) -> bool:
+        """False: journald or our reader is dead or too slow, lines may be missing."""
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        began = time.monotonic()
+        self._end = f"vllm-warden end {secrets.token_hex(8)}"
+        if not write_line(self._writer, self._end, limit_seconds):
+            return False
+        self._expecting = True
+        self._wake()
+        left = limit_seconds - (time.monotonic() - began)
+        return self._ended.wait(max(0.0, left))
+
+    def close(self) -> None:
+        self._closing.set()
+        self._wake()
+        if self._thread is not None:
+            self._thread.join(timeout=2)
+        with contextlib.suppress(OSError):
+            os.close(self._writer)
+        self._writer = -1
+
+    def _wake(self) -> None:
+        if self._follower is not None:
+            self._follower.wake()
+
+    def _read(self, deliver: Deliver) -> None:
+        """A Reader crashes the process when two threads touch it: it is made and closed here."""
+        follower = StreamFollower(self._identifier, self._opening_line, self._since_seconds)
+        self._follower = follower
+        number = 0
+        try:
+            while not self._closing.is_set():
+                entries = follower.batch()
+                if not entries:
+                    follower.wait(self._expecting)
+                    continue
+                kept = [entry for entry in entries if not self._end or entry.text != self._end]
+                ended = len(kept) < len(entries)
+                if ended:
+                    kept.extend(follower.rest())
+                deliver([_record(number + at, entry) for at, entry in enumerate(kept, 1)])
+                number += len(kept)
+                if ended:
+                    self._ended.set()
+        finally:
+            self._follower = None
+            follower.close()
+            follower.close_pipe()
+
+
+def opening_line(launch_id: str, nonce: str) -> str:
+    return f"vllm-warden begin {launch_id} {nonce}"
+
+
+def _record(number: int, entry: Entry) -> LogRecord:
+    return LogRecord(number, redact(entry.text), entry.pid, entry.at_seconds)
