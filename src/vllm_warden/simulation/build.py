@@ -1,4 +1,4 @@
-"""This file compiles the NVML stand-in, once for each version of its source."""
+"""Compiles the NVML stand-in, once for each version of its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This file makes simulated GPUs and keeps their books: who holds how many bytes of which one."""
+"""Makes simulated GPUs and keeps their books: who holds how many bytes of which one."""
 
 from __future__ import annotations
 
@@ -71,11 +71,6 @@ class Gpu:
         scratch = procs / f".{pid}"
         scratch.write_text(f"{held_bytes}\n")
         scratch.replace(procs / str(pid))
-
-    def release(self, pid: int) -> None:
-        """The process ends in good order: its memory is free at once."""
-        with contextlib.suppress(FileNotFoundError):
-            (self.directory / "procs" / str(pid)).unlink()
 
     def others(self, pid: int) -> tuple[dict[int, int], int]:
         """Bytes of other living processes by pid, and bytes that belong to no living one."""

@@ -1,4 +1,4 @@
-"""This file makes model folders without weights, and reads the shape of a model from one."""
+"""Makes model folders without weights, and reads the shape of a model from one."""
 
 from __future__ import annotations
 

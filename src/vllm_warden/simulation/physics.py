@@ -1,4 +1,4 @@
-"""This file computes what vLLM 0.15 needs of a GPU, and which allocation fails, from numbers alone.
+"""Computes what vLLM 0.15 needs of a GPU, and which allocation fails, from numbers alone.
 
 Start-up order and formulas are those of the V1 engine up to 0.16: utilization sizes the KV cache
 and the start-up check only, CUDA graphs are in no budget, the sampler's dummy run happens in
@@ -234,7 +234,7 @@ def run_sampler(memory: Memory, shape: Shape, knobs: Knobs) -> Memory:
 
 
 def available_kv_bytes(memory: Memory, knobs: Knobs, peak_bytes: int) -> int:
-    """utilization x total - weights - peak; may be negative. Graphs are not in it (< 0.20)."""
+    """Utilization x total - weights - peak; may be negative. Graphs are not in it (< 0.20)."""
     if knobs.kv_cache_memory_bytes is not None:
         return knobs.kv_cache_memory_bytes
     return requested_bytes(memory, knobs) - memory.allocated_bytes - peak_bytes

@@ -1,0 +1,97 @@
+"""Holds the error texts of vLLM 0.15.1 and torch, filled with the simulation's numbers."""
+
+from __future__ import annotations
+
+from vllm_warden.simulation.physics import MemoryTaken, ModelLenTooLong, OutOfMemory
+
+VERSION = "0.15.1"
+MORE_TIPS = "https://docs.vllm.ai/en/latest/configuration/conserving_memory/"
+
+
+def torch_size(size_bytes: int) -> str:
+    """Sizes as torch's allocator prints them: two decimals, binary units."""
+    if size_bytes <= 1024:
+        return f"{size_bytes} bytes"
+    if size_bytes <= 1 << 20:
+        return f"{size_bytes / (1 << 10):.2f} KiB"
+    if size_bytes <= 1 << 30:
+        return f"{size_bytes / (1 << 20):.2f} MiB"
+    return f"{size_bytes / (1 << 30):.2f} GiB"
+
+
+def gib(size_bytes: int) -> str:
+    """GiB as vLLM prints them since 0.14: rounded to two places, as a Python float."""
+    return str(round(size_bytes / (1 << 30), 2))
+
+
+def torch_out_of_memory(error: OutOfMemory, gpu: int, others: dict[int, int]) -> str:
+    """The text of ``torch.OutOfMemoryError``; gpu is the ordinal that the engine sees."""
+    memory = error.memory
+    neighbours = "".join(
+        f"Process {pid} has {torch_size(held)} memory in use. " for pid, held in others.items()
+    )
+    private = ""
+    if memory.private_bytes:
+        graphs = torch_size(memory.private_bytes)
+        private = f" with {graphs} allocated in private pools (e.g., CUDA Graphs),"
+    return (
+        f"CUDA out of memory. Tried to allocate {torch_size(error.tried_bytes)}. "
+        f"GPU {gpu} has a total capacity of {torch_size(memory.total_bytes)} "
+        f"of which {torch_size(memory.free_bytes)} is free. {neighbours}"
+        f"Including non-PyTorch memory, this process has {torch_size(memory.held_bytes)} "
+        f"memory in use. Of the allocated memory {torch_size(memory.allocated_bytes)} is "
+        f"allocated by PyTorch,{private} and {torch_size(memory.unallocated_bytes)} is reserved "
+        "by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation "
+        "for Memory Management  "
+        "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+    )
+
+
+def load_failed(original: str) -> str:
+    return (
+        "Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization to "
+        "free memory for weights, increasing --tensor-parallel-size, or using --quantization. "
+        f"See {MORE_TIPS} for more tips. (original error: {original})"
+    )
+
+
+def sampler_failed(requests: int) -> str:
+    return (
+        f"CUDA out of memory occurred when warming up sampler with {requests} dummy requests. "
+        "Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the "
+        "engine."
+    )
+
+
+def memory_taken(error: MemoryTaken, gpu: int, utilization: float) -> str:
+    memory = error.memory
+    return (
+        f"Free memory on device cuda:{gpu} ({gib(memory.free_bytes)}/{gib(memory.total_bytes)} "
+        f"GiB) on startup is less than desired GPU memory utilization ({utilization}, "
+        f"{gib(error.requested_bytes)} GiB). Decrease GPU memory utilization or reduce GPU "
+        "memory used by other processes."
+    )
+
+
+def no_cache_blocks() -> str:
+    return (
+        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
+        f"initializing the engine. See {MORE_TIPS} for more details."
+    )
+
+
+def model_len_too_long(error: ModelLenTooLong, max_model_len: int) -> str:
+    estimate = ""
+    if error.estimate_tokens:
+        estimate = (
+            " Based on the available memory, the estimated maximum model length is "
+            f"{error.estimate_tokens}."
+        )
+    return (
+        f"To serve at least one request with the models's max seq len ({max_model_len}), "
+        f"({gib(error.needed_bytes)} GiB KV cache is needed, which is larger than the available "
+        f"KV cache memory ({gib(error.available_bytes)} GiB).{estimate} Try increasing "
+        "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine. "
+        f"See {MORE_TIPS} for more details."
+    )
