@@ -137,6 +137,8 @@ def _node(text: str, figures: dict[str, Value]) -> None:
         figures["free_bytes"] = to_bytes(found[1])
         figures["total_bytes"] = to_bytes(found[2])
         figures["requested_bytes"] = to_bytes(found[3])
+        if found[3].startswith("-"):
+            figures["available_bytes"] = figures["requested_bytes"]
 
 
 def _pair(

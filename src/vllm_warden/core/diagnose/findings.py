@@ -13,7 +13,7 @@ from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
 from vllm_warden.core.diagnose.places import site_of
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.diagnose.tracebacks import Raised, Tracebacks
-from vllm_warden.core.model import PHASES_AFTER_KV, Phase, Role, Site
+from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase, Role, Site
 
 AFTER_EVERYTHING = 1 << 60
 """Line number of facts that are not in the log: they come behind all text of equal weight."""
@@ -36,6 +36,7 @@ _ENGINE_LOGGERS = frozenset(
         "uniproc_executor.py",
     }
 )
+_HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
 _SERVING = frozenset({Phase.SERVING, Phase.SHUTDOWN})
 
 
@@ -161,7 +162,10 @@ def _counted(evidence: Evidence, phase: Phase | None) -> list[Finding]:
         if proof is not None:
             line = 0 if row.weight is Weight.COUNTED else AFTER_EVERYTHING
             place = evidence.reached if evidence.reached is not Phase.SHUTDOWN else None
-            found.append(Finding(row, line, proof, row.role, row.phase or place or phase))
+            where = row.phase or place or phase
+            site = site_of(where, ()) if where in _HOLDS_ONE_THING else None
+            site = site if row.failure is Failure.HOST_OUT_OF_MEMORY else None
+            found.append(Finding(row, line, proof, row.role, where, site))
     return found
 
 

@@ -132,15 +132,19 @@ SIGNATURES = (
     Signature(
         id="host-kv-taken",
         failure=_HOST,
-        detect=Raises("ValueError", "on kv cache allocation is less than requested memory for kv"),
+        detect=Raises(
+            "ValueError",
+            "on kv cache allocation is less than requested memory for kv",
+            re.compile(r"for kv \((?!-)"),
+        ),
         summary="Less host memory is free than the CPU engine's KV cache asks for.",
-        caution="A negative request means that the weights already exceed the budget.",
+        caution="Other programs' memory counts as taken.",
         phase=Phase.KV_ALLOC,
         site=Site.KV_CACHE,
     ),
     Signature(
         id="host-memory-taken-at-start",
-        failure=_HOST,
+        failure=Failure.GPU_MEMORY_TAKEN,
         detect=Raises("ValueError", "on startup is less than desired CPU memory utilization"),
         summary="Less host memory is free at the start than the CPU engine's utilization asks for.",
         caution="Other programs' memory counts as taken.",

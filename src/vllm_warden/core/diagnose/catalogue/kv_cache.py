@@ -29,6 +29,17 @@ SIGNATURES = (
         site=Site.KV_CACHE,
     ),
     Signature(
+        id="host-budget-used-up",
+        failure=_SMALL,
+        detect=Raises(
+            "ValueError", "on kv cache allocation is less than requested memory for kv (-"
+        ),
+        summary="The CPU engine's memory budget leaves nothing for a KV cache.",
+        caution="Host memory may be free; it is the budget that is used up.",
+        phase=Phase.KV_PLAN,
+        site=Site.KV_CACHE,
+    ),
+    Signature(
         id="max-len-exceeds-cache",
         failure=_SMALL,
         detect=Raises(

@@ -92,6 +92,18 @@ SIGNATURES = (
         weight=Weight.DEATH,
     ),
     Signature(
+        id="data-parallel-core-died",
+        failure=_KILLED,
+        detect=Raises(
+            "RuntimeError",
+            "Engine core process ",
+            re.compile(r"Engine core process \S{1,60} died unexpectedly"),
+        ),
+        summary="One of several engine cores died without a word of its own.",
+        caution=_WHO,
+        weight=Weight.DEATH,
+    ),
+    Signature(
         id="engine-core-killed-at-start",
         failure=_KILLED,
         detect=Raises(

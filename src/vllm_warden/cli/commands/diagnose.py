@@ -1,0 +1,138 @@
+"""``vllm-warden diagnose``: why a vLLM died, from its log alone; no daemon, no configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vllm_warden.cli.exit_codes import ExitCode
+from vllm_warden.cli.options import examples
+from vllm_warden.cli.render import harmless, size, style_of_stdout, wrapped
+from vllm_warden.cli.wording import failure_in_words
+from vllm_warden.core.decide.advice import advise
+from vllm_warden.core.decide.decision import Decision
+from vllm_warden.core.diagnose.asked import asked_settings
+from vllm_warden.core.diagnose.classify import diagnose as find_cause
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.document import document
+from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
+from vllm_warden.core.diagnose.redact import redact
+from vllm_warden.core.model import Failure
+
+FILE_BYTES_LIMIT = 256 << 20
+"""Of a longer log only the end is read: the death stands there."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("diagnose", epilog=examples(*_EXAMPLES))(diagnose_command)
+
+
+_EXAMPLES = (
+    "vllm-warden diagnose engine.log",
+    "journalctl -u vllm -o cat | vllm-warden diagnose --json -",
+)
+
+
+def diagnose_command(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Logs; - is stdin.")],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line for each file, in order.")
+    ] = False,
+) -> None:
+    """Say why a vLLM died, from its log: what failed, in which phase, and the proof.
+
+    Exits 0 when a failure was found, 1 when there is none, 2 when a file cannot be read.
+    """
+    raise typer.Exit(diagnose(files, as_json=as_json))
+
+
+def diagnose(files: list[str], *, as_json: bool) -> int:
+    """Diagnose each file in order and print the answers; returns the exit code."""
+    found = False
+    for position, name in enumerate(files):
+        try:
+            evidence = evidence_of(name)
+        except OSError as error:
+            print(f"vllm-warden: cannot read {name}: {error.strerror or error}", file=sys.stderr)
+            print("  give log files that exist, or - for standard input", file=sys.stderr)
+            return ExitCode.USAGE
+        diagnosis = find_cause(evidence)
+        has_failed = diagnosis.failure is not Failure.NONE
+        decision = advise(diagnosis, evidence) if has_failed else None
+        found = found or has_failed
+        if as_json:
+            advice = advice_document(decision) if decision else None
+            print(json.dumps({"file": name, **document(diagnosis, advice)}), flush=True)
+        else:
+            if position:
+                print()
+            print("\n".join(_lines(name, diagnosis, decision)), flush=True)
+    return ExitCode.OK if found else ExitCode.NO
+
+
+def evidence_of(name: str) -> Evidence:
+    """What a log alone tells: its lines and the settings named in it. Raises OSError."""
+    if name == "-":
+        data = sys.stdin.buffer.read(FILE_BYTES_LIMIT)
+    else:
+        with Path(name).open("rb") as file:
+            length = file.seek(0, 2)
+            file.seek(max(0, length - FILE_BYTES_LIMIT))
+            data = file.read(FILE_BYTES_LIMIT)
+    lines = data.decode("utf-8", "replace").split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    records = tuple(LogRecord(number, redact(line)) for number, line in enumerate(lines, 1))
+    return Evidence(records=records, settings=asked_settings(records))
+
+
+def advice_document(decision: Decision) -> dict[str, object]:
+    """The "advice" member of a diagnosis as JSON (docs/reference/diagnosis.md)."""
+    price = decision.price
+    return {
+        "remedy": decision.remedy.value,
+        "changes": [
+            {"setting": change.setting, "from": change.before, "to": change.after}
+            for change in decision.changes
+        ],
+        "useless": [{"setting": one.setting, "why": one.why} for one in decision.useless],
+        "price": {name: getattr(price, name) for name in price.__slots__} if price else None,
+        "reason": decision.reason,
+        "arithmetic": list(decision.arithmetic),
+        "options": list(decision.options),
+        "delay_seconds": decision.delay_seconds,
+    }
+
+
+def _lines(name: str, diagnosis: Diagnosis, decision: Decision | None) -> list[str]:
+    style = style_of_stdout()
+    words = failure_in_words(diagnosis.failure, diagnosis.phase, diagnosis.site)
+    lines = [f"{name}: {style.paint(words, 'bold')}"]
+    lines += wrapped(harmless(diagnosis.summary), style, "  ")
+    facts = [f"confidence {diagnosis.confidence}"]
+    if diagnosis.engine_version:
+        facts.append(f"vLLM {diagnosis.engine_version}")
+    facts += [f"rank {rank}" for rank in diagnosis.ranks]
+    facts += [f"GPU {gpu} as the engine sees it" for gpu in diagnosis.gpus]
+    if diagnosis.failure is not Failure.NONE:
+        lines.append("  " + ", ".join(facts))
+    for proof in diagnosis.evidence:
+        lines += wrapped(harmless(proof.text), style, "      ", f"  {proof.line:>5}| ")
+    for figure, number in diagnosis.figures.items():
+        shown = size(number) if figure.endswith("_bytes") and isinstance(number, int) else number
+        lines.append(f"  {figure} = {harmless(str(shown))}")
+    if decision is not None:
+        lines += wrapped(
+            f"advice: {decision.remedy.replace('_', ' ')}: {decision.reason}", style, "  "
+        )
+        lines += [
+            f"    {change.setting}: {change.before} -> {change.after}"
+            for change in decision.changes
+        ]
+        lines += [f"    no use: {one.setting}: {one.why}" for one in decision.useless]
+    return lines
