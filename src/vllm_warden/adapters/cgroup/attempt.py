@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 
 PROC = Path("/proc")
+ROOT_PREFIX = "vllm-warden-"
+"""A root of our own making; a systemd unit's cgroup is not ours to remove."""
 
 
 class CgroupAttempt:
@@ -44,8 +46,11 @@ class CgroupAttempt:
         for directory in self._directories():
             with contextlib.suppress(OSError):
                 directory.rmdir()
-        with contextlib.suppress(OSError):  # other attempts of the instance may be there
-            self._directory.parent.rmdir()
+        instance = self._directory.parent
+        with contextlib.suppress(OSError):  # other attempts or instances may be there
+            instance.rmdir()
+            if instance.parent.name.startswith(ROOT_PREFIX):
+                instance.parent.rmdir()
 
     def _directories(self) -> list[Path]:
         """Deepest first."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
 
+from vllm_warden.adapters.cgroup.attempt import ROOT_PREFIX
 from vllm_warden.adapters.cgroup.mount import PROC_SELF, find_cgroup2, own_cgroup2
 
 SUPERVISOR = "supervisor"
@@ -14,7 +16,7 @@ SUPERVISOR = "supervisor"
 def root_name(state_directory: Path) -> str:
     """The same for every daemon of a state directory, so that a new one finds the old engines."""
     digest = hashlib.sha256(os.fsencode(state_directory.absolute())).hexdigest()
-    return f"vllm-warden-{digest[:8]}"
+    return f"{ROOT_PREFIX}{digest[:8]}"
 
 
 def delegated_unit(own: Path) -> Path | None:
@@ -43,7 +45,7 @@ def enter_supervisor(unit: Path) -> None:
 
 
 def find_place(state_directory: Path, proc_self: Path = PROC_SELF) -> Path | None:
-    """The directory below which attempts go, made and tried out; None when there is none.
+    """The directory below which attempts go, tried out; None when there is none.
 
     No controller is ever enabled: with one, systemd cannot restart the daemon beside a live
     engine (219/CGROUP, seen with 252).
@@ -61,6 +63,8 @@ def find_place(state_directory: Path, proc_self: Path = PROC_SELF) -> Path | Non
         os.close(os.open(place / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
     except OSError:
         return None
+    with contextlib.suppress(OSError):  # made again with the first attempt; holds some already
+        place.rmdir()
     return place
 
 

@@ -1,0 +1,212 @@
+"""The cgroup tree: mounts as other hosts have them, nested groups, counters and limits."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from vllm_warden.adapters.cgroup.attempt import CgroupAttempt
+from vllm_warden.adapters.cgroup.groups import CgroupGroups, open_groups
+from vllm_warden.adapters.cgroup.memory import memory_limit_bytes, oom_kills
+from vllm_warden.adapters.cgroup.mount import find_cgroup2, own_cgroup2
+from vllm_warden.adapters.cgroup.naming import launch_prefix
+from vllm_warden.adapters.cgroup.place import find_place, root_name
+from vllm_warden.adapters.cgroup.process_group import ProcessGroups
+
+HYBRID = """\
+31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+41 31 0:38 / {mount} rw,relatime - cgroup2 cgroup2 rw
+"""
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def delegated(monkeypatch):
+    """Marks directories as systemd does, also where the file system of /tmp has no attributes."""
+    marked: list[Path] = []
+
+    def getxattr(path, name):
+        if path in marked and name == "user.delegate":
+            return b"1"
+        raise OSError
+
+    monkeypatch.setattr(os, "getxattr", getxattr)
+    return marked
+
+
+@pytest.fixture
+def proc_self(tmp_path):
+    """A /proc/self that says what a test wants it to say."""
+    directory = tmp_path / "self"
+    directory.mkdir()
+
+    def write(mountinfo, cgroup):
+        (directory / "mountinfo").write_text(mountinfo)
+        (directory / "cgroup").write_text(cgroup)
+        return directory
+
+    return write
+
+
+def test_hybrid_host_has_its_cgroup2_where_mountinfo_says(proc_self, tmp_path):
+    mount = tmp_path / "uni fied"
+    (mount / "x.service").mkdir(parents=True)
+    escaped = str(mount).replace(" ", "\\040")
+    found = proc_self(HYBRID.format(mount=escaped), "4:memory:/m\n0::/x.service\n")
+    assert own_cgroup2(found) == mount / "x.service"
+
+
+def test_container_without_cgroup_namespace_sees_its_part_of_the_tree(proc_self, tmp_path):
+    info = f"41 31 0:38 /docker/abc {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    (tmp_path / "below").mkdir()
+    assert own_cgroup2(proc_self(info, "0::/docker/abc/below\n")) == tmp_path / "below"
+    assert own_cgroup2(proc_self(info, "0::/../elsewhere\n")) is None
+
+
+def test_without_cgroup2_sessions_are_used(proc_self, tmp_path):
+    info = "31 23 0:28 / / rw - ext4 /dev/root rw\n"
+    found = proc_self(info, "4:memory:/\n")
+    assert find_cgroup2(found) is None
+    assert find_place(tmp_path, found) is None
+
+
+def test_cgroups_are_used_where_cgroup2_is_writable(tmp_path):
+    """The fallback must never be taken silently where the real thing works."""
+    own = own_cgroup2()
+    groups = open_groups(tmp_path)
+    if own is not None and os.access(own, os.W_OK):
+        assert groups.kind == "cgroup"
+        assert groups.root.name == root_name(tmp_path)
+        assert groups.root.parent == own
+        assert not groups.root.exists()  # made with the first attempt, not before
+    else:
+        assert groups.kind == "process_group"
+
+
+def test_delegated_unit_becomes_the_root_and_the_daemon_moves_aside(proc_self, tmp_path, delegated):
+    unit = tmp_path / "vllm-warden.service"
+    unit.mkdir()
+    delegated.append(unit)
+    info = f"41 31 0:38 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    (unit / "supervisor").mkdir()
+    assert find_place(tmp_path, proc_self(info, "0::/vllm-warden.service\n")) == unit
+    assert (unit / "supervisor" / "cgroup.procs").read_text() == f"{os.getpid()}\n"
+
+
+def test_daemon_that_sits_in_supervisor_finds_its_unit(proc_self, tmp_path, delegated):
+    unit = tmp_path / "vllm-warden.service"
+    (unit / "supervisor").mkdir(parents=True)
+    delegated.append(unit)
+    info = f"41 31 0:38 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    assert find_place(tmp_path, proc_self(info, "0::/vllm-warden.service/supervisor\n")) == unit
+
+
+def test_no_controller_is_ever_enabled(tmp_path):
+    groups = open_groups(tmp_path)
+    group = groups.create("one", 1, "00112233")
+    if groups.kind == "cgroup":
+        for directory in (groups.root, groups.root / "instance-one"):
+            assert (directory / "cgroup.subtree_control").read_text().strip() == ""
+    group.remove()
+
+
+@pytest.fixture(params=["cgroup", "process_group"])
+def groups(request, tmp_path):
+    if request.param == "process_group":
+        return ProcessGroups(tmp_path / "groups")
+    return open_groups(tmp_path)
+
+
+def test_living_attempts_are_found_again_and_dead_ones_swept(groups, tmp_path):
+    living = groups.create("one", 3, "aabbccdd00")
+    dead = groups.create("one", 2, "aabbccdd11")
+    with Path(living.path, "cgroup.procs").open("w") as members:
+        process = subprocess.Popen(
+            ["sh", "-c", "echo $$ >&0; exec sleep 600"], stdin=members, start_new_session=True
+        )
+    wait_until(lambda: living.pids() == (process.pid,))
+    again = open_groups(tmp_path) if groups.kind == "cgroup" else ProcessGroups(groups.root)
+    [found] = again.leftovers()
+    assert (found.instance, found.attempt, found.launch_prefix) == ("one", 3, "aabbccdd")
+    assert found.pids() == (process.pid,)
+    assert not Path(dead.path).exists()
+    found.kill()
+    assert process.wait() == -9
+    assert list(again.leftovers()) == []
+    assert not Path(living.path).exists()
+    living.remove()  # gone already
+
+
+def test_kill_reaches_what_left_the_session_and_groups_below(tmp_path):
+    """Engines may make cgroups and sessions of their own; a cgroup holds them all the same."""
+    groups = open_groups(tmp_path)
+    if groups.kind != "cgroup":
+        return
+    group = groups.create("one", 1, "aabbccdd")
+    below = Path(group.path, "below")
+    below.mkdir()
+    with (below / "cgroup.procs").open("w") as members:
+        process = subprocess.Popen(
+            ["sh", "-c", "echo $$ >&0; trap '' TERM; setsid sleep 600 & sleep 600"], stdin=members
+        )
+    wait_until(lambda: len(group.pids()) == 3)
+    assert not group.is_empty()
+    group.kill()
+    process.wait()
+    wait_until(group.is_empty)
+    group.remove()
+    assert not Path(group.path).exists()
+    assert not groups.root.exists()
+
+
+def test_kill_works_where_the_kernel_has_no_cgroup_kill(tmp_path, monkeypatch):
+    directory = tmp_path / "attempt"
+    directory.mkdir()
+    process = subprocess.Popen(["sleep", "600"])
+    (directory / "cgroup.procs").write_text(f"{process.pid}\n")
+    (directory / "cgroup.kill").mkdir()  # cannot be written
+    CgroupAttempt(directory, "one", 1, "00000000").kill()
+    assert process.wait() == -9
+
+
+def test_names_of_launch_ids_that_are_not_hexadecimal_are_hashed():
+    assert launch_prefix("aabbccdd-1") == "aabbccdd"
+    assert len(launch_prefix("Zürich")) == 8
+    assert launch_prefix("Zürich") != launch_prefix("Zug")
+
+
+def test_counters_and_limits_are_read_in_both_versions(tmp_path):
+    unit = tmp_path / "top" / "unit"
+    unit.mkdir(parents=True)
+    v1 = tmp_path / "v1"
+    v1.mkdir()
+    assert oom_kills(unit, None) == 0
+    assert memory_limit_bytes(unit, v1) is None
+    (v1 / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n")
+    (v1 / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert oom_kills(unit, v1) == 4
+    assert memory_limit_bytes(unit, v1) is None
+    (unit / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 3\noom_kill 2\n")
+    (unit / "memory.max").write_text("max\n")
+    (tmp_path / "top" / "memory.max").write_text("5000000\n")
+    assert oom_kills(unit, v1) == 2
+    assert memory_limit_bytes(unit, v1) == 5000000
+
+
+def test_roots_of_a_daemon_started_elsewhere_are_searched_too(tmp_path):
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    attempt = elsewhere / "instance-one" / "attempt-1-00112233"
+    attempt.mkdir(parents=True)
+    here.mkdir()
+    (attempt / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    [found] = CgroupGroups(here, [elsewhere]).leftovers()
+    assert found.path == str(attempt)
