@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from vllm_warden.api.schema import AttemptDocument, InstanceDetailDocument
 from vllm_warden.cli.overview import instance_lines
 from vllm_warden.cli.render import Style, columns, cut, duration, harmless, size, value, wrapped
 from vllm_warden.cli.wording import PHASES
+
+if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
+    from vllm_warden.api.schema import AttemptDocument, InstanceDetailDocument
 
 ATTEMPTS_SHOWN = 8
 

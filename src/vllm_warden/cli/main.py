@@ -6,9 +6,8 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
+import click
 
 from vllm_warden import __version__
 from vllm_warden.api.client import ApiError, DaemonUnreachable
@@ -33,6 +32,10 @@ COMMANDS = {
 }
 """Command to module in ``cli.commands``; each module has ``register(app)``."""
 
+ON_TYPER = frozenset({"serve", "diagnose", "check-config", "demo"})
+"""Commands without a start-up budget. Typer 0.29 imports pydantic when it builds a command, which
+costs 250 ms; `status` and the other commands that ask the daemon are on click alone."""
+
 HELP = """Run vLLM, find out why it died, bring it back with the one change that helps.
 
 \b
@@ -49,72 +52,51 @@ Exit codes: 0 ok, 1 the answer is no, 2 usage or configuration,
 """
 
 
-def build_app(command: str | None = None) -> typer.Typer:
-    """The application with one command's module, or with all of them (help, unknown word)."""
-    app = typer.Typer(
-        name="vllm-warden",
-        help=HELP,
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_before_command)
-    modules = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
-    for module in modules:
-        importlib.import_module(f"vllm_warden.cli.commands.{module}").register(app)
-    return app
+class LazyCommands(click.Group):
+    """Imports a command's module when that command is used, or help lists it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"vllm_warden.cli.commands.{COMMANDS[cmd_name]}")
+        if cmd_name in ON_TYPER:
+            from vllm_warden.cli.typer_bridge import bridged  # noqa: PLC0415 - imports typer
+
+            return bridged(cmd_name, module.register)
+        module.register(self)
+        return super().get_command(ctx, cmd_name)
 
 
-def first_command(words: Sequence[str]) -> str | None:
-    """The first word that is no option of the program itself."""
-    remaining = iter(words)
-    for word in remaining:
-        if word == "--socket":
-            next(remaining, None)
-        elif not word.startswith("-"):
-            return word
-    return None
+@click.group(cls=LazyCommands, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--socket",
+    metavar="PATH",
+    envvar=SOCKET_ENVIRONMENT,
+    show_envvar=True,
+    help="The daemon's socket [/run/vllm-warden/api.sock].",
+)
+@click.version_option(__version__, prog_name="vllm-warden", message="%(prog)s %(version)s")
+@click.pass_context
+def application(context: click.Context, socket: str | None) -> None:
+    """Keep what stands before the command (the help text is HELP)."""
+    context.obj = Globals(socket)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        build_app(first_command(words))(args=words, prog_name="vllm-warden")
+        application.main(arguments and list(arguments), prog_name="vllm-warden")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except DaemonUnreachable as error:
         return _complain(str(error), "", ExitCode.UNREACHABLE)
     except ApiError as error:
         return _complain(str(error), error.hint, of_http_status(error.status))
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:  # noqa: BLE001 - the last place that can say it in one line
         return _bug(error)
-    return ExitCode.OK
-
-
-def _before_command(
-    context: typer.Context,
-    socket: Annotated[
-        str | None,
-        typer.Option(
-            "--socket",
-            metavar="PATH",
-            envvar=SOCKET_ENVIRONMENT,
-            help="The daemon's socket [/run/vllm-warden/api.sock].",
-        ),
-    ] = None,
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Print the version and leave.")
-    ] = False,
-) -> None:
-    if version:
-        print(f"vllm-warden {__version__}")
-        raise typer.Exit
-    context.obj = Globals(socket)
 
 
 def _complain(reason: str, hint: str, code: ExitCode) -> int:

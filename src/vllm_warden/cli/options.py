@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import cast
+from urllib.parse import quote
 
-import typer
+import click
 
 from vllm_warden.api.client import DEFAULT_SOCKET, Client, Json
 
 SOCKET_ENVIRONMENT = "WARDEN_SOCKET"
 
-SocketOption = Annotated[
-    str | None,
-    typer.Option("--socket", metavar="PATH", help="The daemon's socket; also before the command."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, stable and versioned.")]
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", show_default=False, help="The instance.")
-]
-OptionalNameArgument = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", show_default=False, help="One instance only.")
-]
+socket_option = click.option(
+    "--socket", metavar="PATH", help="The daemon's socket; also before the command."
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, stable and versioned."
+)
+name_argument = click.argument("name")
+optional_name_argument = click.argument("name", required=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +29,14 @@ class Globals:
     socket: str | None = None
 
 
-def client_of(context: typer.Context, socket: str | None) -> Client:
+def client_of(socket: str | None) -> Client:
     """The socket named after the command wins over the one before it, then the environment."""
-    before = context.obj.socket if isinstance(context.obj, Globals) else None
-    return Client(socket or before or DEFAULT_SOCKET)
+    before = click.get_current_context().find_object(Globals)
+    return Client(socket or (before and before.socket) or DEFAULT_SOCKET)
+
+
+def instance_path(name: str) -> str:
+    return f"/v1/instances/{quote(name, safe='')}"
 
 
 def examples(*lines: str) -> str:
@@ -56,5 +58,5 @@ def only_instance(client: Client, name: str | None) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise typer.BadParameter("no instance is configured")
-    raise typer.BadParameter(f"which one? there are {', '.join(names)}")
+        raise click.UsageError("no instance is configured")
+    raise click.UsageError(f"which instance? there are {', '.join(names)}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vllm_warden.api.schema import GpuDocument, InstanceDocument, StatusDocument
+from typing import TYPE_CHECKING
+
 from vllm_warden.cli.render import (
     GIB,
     Style,
@@ -17,6 +18,9 @@ from vllm_warden.cli.render import (
     wrapped,
 )
 from vllm_warden.cli.wording import PHASES, failure_in_words
+
+if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
+    from vllm_warden.api.schema import GpuDocument, InstanceDocument, StatusDocument
 
 _LOOKS = {
     "ready": "green",
@@ -55,7 +59,7 @@ def urgency(instance: InstanceDocument) -> tuple[int, str]:
 
 
 def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list[str]:
-    lines = [_title(instance, now, style)]
+    lines = _title(instance, now, style)
     if instance["reason"]:
         lines += _labelled("why", instance["reason"], style)
     if gate := instance["gate"]:
@@ -100,10 +104,10 @@ def gpu_lines(gpus: list[GpuDocument], style: Style) -> list[str]:
     for gpu in gpus:
         total, used = gpu["total_bytes"], gpu["total_bytes"] - gpu["free_bytes"]
         if gpu["error"]:
-            rows.append((str(gpu["index"]), "unknown", "", "", harmless(gpu["error"])))
+            rows.append((f"{gpu['index']:>3}", "unknown", "", "", harmless(gpu["error"])))
             continue
         figures = (f"{used / GIB:.1f}", f"{total / GIB:.1f} GiB")
-        meter = bar(used / total if total else 0, 20)
+        meter = bar(used / total if total else 0, 12)
         rows.append((f"{gpu['index']:>3}", *figures, meter, _users(gpu)))
     return [cut(line, style.width) for line in columns(rows)]
 
@@ -120,7 +124,7 @@ def _headline(document: StatusDocument, now: float) -> str:
     )
 
 
-def _title(instance: InstanceDocument, now: float, style: Style) -> str:
+def _title(instance: InstanceDocument, now: float, style: Style) -> list[str]:
     state = instance["state"]
     look = "yellow" if instance["degraded"] and state == "ready" else _LOOKS.get(state, "yellow")
     text = state + (" (degraded)" if instance["degraded"] else "")
@@ -131,17 +135,22 @@ def _title(instance: InstanceDocument, now: float, style: Style) -> str:
         parts.append(PHASES.get(instance["phase"], instance["phase"]))
     if instance["attempt"]:
         parts.append(f"attempt {instance['attempt']}")
-    if instance["gpus"]:
-        many = "s" if len(instance["gpus"]) > 1 else ""
-        parts.append(f"GPU{many} {ranges(instance['gpus'])}{_memory(instance)}")
     if state != "stopped" and instance["wanted"] == "stopped":
         parts.append("wanted: stopped")
-    return f"{style.paint(instance['name'], 'bold')}  {style.paint(text, look)} {', '.join(parts)}"
+    title = f"{style.paint(instance['name'], 'bold')}  {style.paint(text, look)} {', '.join(parts)}"
+    if not instance["gpus"]:
+        return [title]
+    return [title, *_labelled("GPUs", ranges(instance["gpus"]) + _memory(instance), style)]
 
 
 def _memory(instance: InstanceDocument) -> str:
     used = instance["memory"]["used_bytes"]
-    return f" ({size(max(used.values()))} each at most)" if used else ""
+    if not used:
+        return ""
+    least, most = min(used.values()), max(used.values())
+    if size(least) == size(most):
+        return f", {size(most)} used{' on each' if len(used) > 1 else ''}"
+    return f", {size(least)} to {size(most)} used on each"
 
 
 def _labelled(label: str, text: str, style: Style) -> list[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from vllm_warden.api.schema import (
-    DecisionDocument,
-    DiagnosisDocument,
-    IncidentDocument,
-    InstanceDetailDocument,
-    ProofDocument,
-)
+from typing import TYPE_CHECKING
+
 from vllm_warden.cli.detail import attempt_lines, local_time
 from vllm_warden.cli.render import Style, columns, cut, duration, harmless, ranges, value, wrapped
 from vllm_warden.cli.wording import REMEDIES, failure_in_words
+
+if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
+    from vllm_warden.api.schema import (
+        DecisionDocument,
+        DiagnosisDocument,
+        IncidentDocument,
+        InstanceDetailDocument,
+        ProofDocument,
+    )
 
 CONSEQUENCES_SHOWN = 3
 

@@ -4,150 +4,129 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
-from urllib.parse import quote
 
-import typer
+import click
 
 from vllm_warden.api.client import Client, Json
 from vllm_warden.cli.exit_codes import ExitCode
-from vllm_warden.cli.options import JsonOption, NameArgument, SocketOption, client_of, examples
+from vllm_warden.cli.options import (
+    client_of,
+    examples,
+    instance_path,
+    json_option,
+    name_argument,
+    socket_option,
+)
 from vllm_warden.cli.render import harmless
 from vllm_warden.cli.wait import Goal, wait_for
 
-NoWaitOption = Annotated[
-    bool, typer.Option("--no-wait", help="Return as soon as the daemon accepted it.")
-]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="Wait no longer than this; exit 1 then."),
-]
-NowOption = Annotated[bool, typer.Option("--now", help="Do not wait for running requests.")]
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="Return as soon as the daemon accepted it."
+)
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait no longer than this; exit 1 then.",
+)
+now_option = click.option("--now", is_flag=True, help="Do not wait for running requests.")
 
 
-def register(app: typer.Typer) -> None:
-    for command, lines in EXAMPLES.items():
-        app.command(epilog=examples(*lines))(command)
+def register(app: click.Group) -> None:
+    for command in (start, stop, restart, hold, resume):
+        app.add_command(command)
 
 
+@click.command(
+    epilog=examples(
+        "vllm-warden start minimax-m25",
+        "vllm-warden start minimax-m25 --no-wait",
+        "vllm-warden start minimax-m25 --timeout 1800 || vllm-warden why minimax-m25",
+    )
+)
+@name_argument
+@no_wait_option
+@timeout_option
+@json_option
+@socket_option
 def start(
-    context: typer.Context,
-    *,
-    name: NameArgument,
-    no_wait: NoWaitOption = False,
-    timeout: TimeoutOption = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    *, name: str, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
 ) -> None:
     """Start an instance and wait until it is ready. Ctrl-C only stops the waiting."""
     goal = None if no_wait else Goal("ready")
-    _change(
-        client_of(context, socket),
-        name,
-        "start",
-        as_json=as_json,
-        goal=goal,
-        timeout_seconds=timeout,
-    )
+    _change(client_of(socket), name, "start", as_json=as_json, goal=goal, timeout_seconds=timeout)
 
 
+@click.command(
+    epilog=examples("vllm-warden stop minimax-m25", "vllm-warden stop minimax-m25 --now")
+)
+@name_argument
+@now_option
+@no_wait_option
+@timeout_option
+@json_option
+@socket_option
 def stop(
-    context: typer.Context,
-    *,
-    name: NameArgument,
-    now: NowOption = False,
-    no_wait: NoWaitOption = False,
-    timeout: TimeoutOption = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    *, name: str, now: bool, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
 ) -> None:
     """Stop an instance and wait until its processes and GPU memory are gone.
 
     It stays stopped, across reboots too, until somebody starts it.
     """
-    goal = None if no_wait else Goal("stopped")
-    options: Json = {"now": True} if now else {}
     _change(
-        client_of(context, socket),
+        client_of(socket),
         name,
         "stop",
         as_json=as_json,
-        goal=goal,
-        options=options,
+        goal=None if no_wait else Goal("stopped"),
+        options={"now": True} if now else {},
         timeout_seconds=timeout,
     )
 
 
+@click.command(epilog=examples("vllm-warden restart minimax-m25"))
+@name_argument
+@now_option
+@no_wait_option
+@timeout_option
+@json_option
+@socket_option
 def restart(
-    context: typer.Context,
-    *,
-    name: NameArgument,
-    now: NowOption = False,
-    no_wait: NoWaitOption = False,
-    timeout: TimeoutOption = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    *, name: str, now: bool, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
 ) -> None:
-    """Stop an instance, start it again with the current configuration, wait until it is ready."""
-    goal = None if no_wait else Goal("ready", fresh=True)
-    options: Json = {"now": True} if now else {}
+    """Stop an instance, start it with the current configuration, wait until it is ready."""
     _change(
-        client_of(context, socket),
+        client_of(socket),
         name,
         "restart",
         as_json=as_json,
-        goal=goal,
-        options=options,
+        goal=None if no_wait else Goal("ready", fresh=True),
+        options={"now": True} if now else {},
         timeout_seconds=timeout,
     )
 
 
-def hold(
-    context: typer.Context,
-    *,
-    name: NameArgument,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
-) -> None:
+@click.command(epilog=examples("vllm-warden hold minimax-m25"))
+@name_argument
+@json_option
+@socket_option
+def hold(*, name: str, as_json: bool, socket: str | None) -> None:
     """Leave a running engine alone, but never relaunch it until resumed."""
-    _change(client_of(context, socket), name, "hold", as_json=as_json)
+    _change(client_of(socket), name, "hold", as_json=as_json)
 
 
+@click.command(epilog=examples("vllm-warden resume minimax-m25"))
+@name_argument
+@no_wait_option
+@timeout_option
+@json_option
+@socket_option
 def resume(
-    context: typer.Context,
-    *,
-    name: NameArgument,
-    no_wait: NoWaitOption = False,
-    timeout: TimeoutOption = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    *, name: str, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
 ) -> None:
     """End a hold, by you or by the warden, and wait until the instance is ready."""
     goal = None if no_wait else Goal("ready")
-    _change(
-        client_of(context, socket),
-        name,
-        "resume",
-        as_json=as_json,
-        goal=goal,
-        timeout_seconds=timeout,
-    )
-
-
-EXAMPLES = {
-    start: (
-        "vllm-warden start minimax-m25",
-        "vllm-warden start minimax-m25 --no-wait",
-        "vllm-warden start minimax-m25 --timeout 1800 || vllm-warden why minimax-m25",
-    ),
-    stop: (
-        "vllm-warden stop minimax-m25",
-        "vllm-warden stop minimax-m25 --now",
-    ),
-    restart: ("vllm-warden restart minimax-m25",),
-    hold: ("vllm-warden hold minimax-m25",),
-    resume: ("vllm-warden resume minimax-m25",),
-}
+    _change(client_of(socket), name, "resume", as_json=as_json, goal=goal, timeout_seconds=timeout)
 
 
 def _change(
@@ -160,7 +139,7 @@ def _change(
     options: Json | None = None,
     timeout_seconds: float | None = None,
 ) -> None:
-    path = f"/v1/instances/{quote(name, safe='')}"
+    path = instance_path(name)
     before = client.get(path)
     event = client.post(f"{path}/{verb}", options)["event"]
     number = event if isinstance(event, int) else 0
@@ -177,13 +156,13 @@ def _change(
         )
     except KeyboardInterrupt:
         print(f"\n{name}: {verb} goes on; vllm-warden events -f shows it", file=sys.stderr)
-        raise typer.Exit(ExitCode.OK) from None
+        return
     if as_json:
         print(json.dumps({"event": number, "outcome": outcome, "instance": now}, indent=2))
     else:
         print(_verdict(name, outcome, now))
     if outcome != "reached":
-        raise typer.Exit(ExitCode.NO)
+        raise SystemExit(ExitCode.NO)
 
 
 def _verdict(name: str, outcome: str, now: Json) -> str:

@@ -5,40 +5,43 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from typing import Annotated
 
-import typer
+import click
 
 from vllm_warden.api.client import Client, Json
-from vllm_warden.cli.options import JsonOption, SocketOption, client_of, examples, objects
+from vllm_warden.cli.options import client_of, examples, json_option, objects, socket_option
 from vllm_warden.cli.render import harmless
 
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")]
-AfterOption = Annotated[
-    int, typer.Option("--after", metavar="N", min=0, help="Only events with a higher number.")
-]
+
+def register(app: click.Group) -> None:
+    app.add_command(events)
 
 
-def register(app: typer.Typer) -> None:
-    epilog = examples("vllm-warden events --after 120", "vllm-warden events -f --json")
-    app.command(epilog=epilog)(events)
-
-
+@click.command(epilog=examples("vllm-warden events --after 120", "vllm-warden events -f --json"))
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
+@click.option(
+    "--after",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Only events with a higher number.",
+)
+@json_option
+@socket_option
 def events(
-    context: typer.Context,
     *,
-    follow: FollowOption = False,
-    after: AfterOption = 0,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    follow: bool,
+    after: int,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """Print events, oldest first, one a line; with --json one object a line."""
-    client = client_of(context, socket)
+    client = client_of(socket)
     try:
         for event in _follow(client, after) if follow else _listed(client, after):
             print(json.dumps(event) if as_json else event_line(event), flush=follow)
     except KeyboardInterrupt:
-        raise typer.Exit from None
+        return
 
 
 def event_line(event: Json) -> str:

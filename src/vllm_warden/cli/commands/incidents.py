@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, cast
 
-import typer
+import click
 
-from vllm_warden.api.schema import IncidentDocument
-from vllm_warden.cli.options import JsonOption, SocketOption, client_of, examples, objects
+from vllm_warden.cli.options import client_of, examples, json_option, objects, socket_option
 from vllm_warden.cli.render import Style, columns, cut, duration, style_of_stdout
 from vllm_warden.cli.story import incident_story, proof_lines
 from vllm_warden.cli.wording import REMEDIES, failure_in_words
 
-NumberArgument = Annotated[
-    int | None, typer.Argument(metavar="[ID]", show_default=False, help="One incident in full.")
-]
+if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
+    from vllm_warden.api.schema import IncidentDocument
 
 
-def register(app: typer.Typer) -> None:
-    epilog = examples("vllm-warden incidents", "vllm-warden incidents 7")
-    app.command(epilog=epilog)(incidents)
+def register(app: click.Group) -> None:
+    app.add_command(incidents)
 
 
+@click.command(epilog=examples("vllm-warden incidents", "vllm-warden incidents 7"))
+@click.argument("number", metavar="[ID]", type=click.IntRange(min=1), required=False)
+@json_option
+@socket_option
 def incidents(
-    context: typer.Context,
     *,
-    number: NumberArgument = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    number: int | None,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """List what failed, newest first; with an ID, one incident with its log excerpt."""
-    client = client_of(context, socket)
+    client = client_of(socket)
     document = client.get("/v1/incidents" if number is None else f"/v1/incidents/{number}")
     if as_json:
         print(json.dumps(document, indent=2))

@@ -4,57 +4,66 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated
-from urllib.parse import quote
 
-import typer
+import click
 
 from vllm_warden.api.client import Client, Json
 from vllm_warden.cli.options import (
-    JsonOption,
-    OptionalNameArgument,
-    SocketOption,
     client_of,
     examples,
+    instance_path,
+    json_option,
     objects,
     only_instance,
+    optional_name_argument,
+    socket_option,
 )
 from vllm_warden.cli.render import harmless
 
-AttemptOption = Annotated[
-    int | None,
-    typer.Option("--attempt", metavar="N", min=1, help="This attempt; the newest otherwise."),
-]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")]
-LastOption = Annotated[
-    int, typer.Option("--last", metavar="N", min=0, max=100_000, help="Lines from the end.")
-]
+
+def register(app: click.Group) -> None:
+    app.add_command(logs)
 
 
-def register(app: typer.Typer) -> None:
-    epilog = examples(
+@click.command(
+    epilog=examples(
         "vllm-warden logs minimax-m25 -f",
         "vllm-warden logs minimax-m25 --attempt 1 --last 2000 | less",
     )
-    app.command(epilog=epilog)(logs)
-
-
+)
+@optional_name_argument
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="This attempt; the newest otherwise.",
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
+@click.option(
+    "--last",
+    type=click.IntRange(0, 100_000),
+    default=200,
+    metavar="N",
+    help="Lines from the end.",
+    show_default=True,
+)
+@json_option
+@socket_option
 def logs(
-    context: typer.Context,
     *,
-    name: OptionalNameArgument = None,
-    attempt: AttemptOption = None,
-    follow: FollowOption = False,
-    last: LastOption = 200,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    name: str | None,
+    attempt: int | None,
+    follow: bool,
+    last: int,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """Print the engine's own output, redacted; with --json one object a line.
 
     NAME may be left out when there is only one instance.
     """
-    client = client_of(context, socket)
-    path = f"/v1/instances/{quote(only_instance(client, name), safe='')}/logs"
+    client = client_of(socket)
+    path = f"{instance_path(only_instance(client, name))}/logs"
     query: Json = {"last": last}
     if attempt is not None:
         query["attempt"] = attempt
@@ -62,7 +71,7 @@ def logs(
         for line in _follow(client, path, query) if follow else _listed(client, path, query):
             print(json.dumps(line) if as_json else log_line(line), flush=follow)
     except KeyboardInterrupt:
-        raise typer.Exit from None
+        return
 
 
 def log_line(line: Json) -> str:

@@ -4,44 +4,50 @@ from __future__ import annotations
 
 import json
 import time
-from typing import cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, cast
 
-import typer
+import click
 
-from vllm_warden.api.schema import InstanceDetailDocument, StatusDocument
 from vllm_warden.cli.options import (
-    JsonOption,
-    OptionalNameArgument,
-    SocketOption,
     client_of,
     examples,
+    instance_path,
+    json_option,
+    optional_name_argument,
+    socket_option,
 )
 from vllm_warden.cli.render import style_of_stdout
 
+if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
+    from vllm_warden.api.schema import InstanceDetailDocument, StatusDocument
 
-def register(app: typer.Typer) -> None:
-    epilog = examples(
+
+def register(app: click.Group) -> None:
+    app.add_command(status)
+
+
+@click.command(
+    epilog=examples(
         "vllm-warden status",
         "vllm-warden status minimax-m25",
         "vllm-warden status --json | jq '.instances[] | {name, state}'",
     )
-    app.command(epilog=epilog)(status)
-
-
+)
+@optional_name_argument
+@json_option
+@socket_option
 def status(
-    context: typer.Context,
     *,
-    name: OptionalNameArgument = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    name: str | None,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """Show what runs: state, attempt, GPUs, memory, what differs from what was asked.
 
     What needs a person comes first.
     """
-    client = client_of(context, socket)
-    document = client.get(f"/v1/instances/{quote(name, safe='')}" if name else "/v1/status")
+    client = client_of(socket)
+    document = client.get(instance_path(name) if name else "/v1/status")
     if as_json:
         print(json.dumps(document, indent=2))
         return

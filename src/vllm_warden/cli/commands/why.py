@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import json
 import time
-from typing import cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, cast
 
-import typer
+import click
 
 from vllm_warden.api.client import Client, Json
-from vllm_warden.api.schema import InstanceDetailDocument
 from vllm_warden.cli.options import (
-    JsonOption,
-    OptionalNameArgument,
-    SocketOption,
     client_of,
     examples,
+    instance_path,
+    json_option,
     objects,
+    optional_name_argument,
+    socket_option,
 )
 from vllm_warden.cli.render import style_of_stdout
 from vllm_warden.cli.story import story
 
-
-def register(app: typer.Typer) -> None:
-    epilog = examples("vllm-warden why", "vllm-warden why minimax-m25 --json")
-    app.command(epilog=epilog)(why)
+if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
+    from vllm_warden.api.schema import InstanceDetailDocument
 
 
+def register(app: click.Group) -> None:
+    app.add_command(why)
+
+
+@click.command(epilog=examples("vllm-warden why", "vllm-warden why minimax-m25 --json"))
+@optional_name_argument
+@json_option
+@socket_option
 def why(
-    context: typer.Context,
     *,
-    name: OptionalNameArgument = None,
-    as_json: JsonOption = False,
-    socket: SocketOption = None,
+    name: str | None,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """Say why an instance is in its state: cause, proof, decision, price, what was tried.
 
     Without NAME: every instance that does not serve as asked.
     """
-    client = client_of(context, socket)
+    client = client_of(socket)
     documents = _documents(client, name)
     if as_json:
         print(json.dumps(documents[0] if name else {"instances": documents}, indent=2))
@@ -53,7 +57,7 @@ def why(
 
 def _documents(client: Client, name: str | None) -> list[Json]:
     if name is not None:
-        return [client.get(f"/v1/instances/{quote(name, safe='')}")]
+        return [client.get(instance_path(name))]
     entries = objects(client.get("/v1/instances"), "instances")
     chosen = entries if len(entries) == 1 else [each for each in entries if _is_odd(each)]
     return [client.get(f"/v1/instances/{each['name']}") for each in chosen]

@@ -1,0 +1,32 @@
+"""Commands written with Typer inside the click group: arguments go through untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+import typer
+from typer.main import get_command
+
+
+def bridged(name: str, register: Callable[[typer.Typer], None]) -> click.Command:
+    """A click command that hands all its words, ``--help`` included, to the Typer command."""
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    register(app)
+
+    @click.command(
+        name,
+        short_help=(get_command(app).help or "").strip().split("\n")[0],
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def command(words: tuple[str, ...]) -> None:
+        app(args=list(words), prog_name=f"vllm-warden {name}")
+
+    return command
