@@ -18,7 +18,7 @@ BLOCK_TOKENS = 16
 CONTEXT_BYTES = 560 * MIB
 """CUDA context and libraries of one process; outside vLLM's budget since 0.11."""
 
-NCCL_BYTES = 820_742_000
+NCCL_BYTES = 820_750_000
 """NCCL's base buffers per rank, so that MiniMax-M2.5 at TP 4 shows 56,179 MiB after loading."""
 
 ACTIVATION_BYTES_PER_TOKEN_AND_HIDDEN = 180
