@@ -1,0 +1,207 @@
+"""One contract for engine health: the fake, and real HTTP to a server that answers as vLLM does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from tests.fakes.health import FakeHealth
+
+from vllm_warden.adapters.health.http import HttpHealth
+
+METRICS = """\
+# TYPE vllm:request_success_total counter
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="m } x"} 40.0
+vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 2.0
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 1e+03
+"""
+
+
+class Engine(ThreadingHTTPServer):
+    """Answers what a test sets; remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.health = 200
+        self.completion = (200, {"choices": [{"text": "1"}]})
+        self.hangs = False
+        self.released = threading.Event()
+        self.asked = []
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def port(self):
+        return self.server_address[1]
+
+
+class Answers(BaseHTTPRequestHandler):
+    server: Engine
+
+    def do_GET(self):
+        self.server.asked.append((self.path, dict(self.headers)))
+        if self.path == "/health":
+            self.answer(self.server.health, b"")
+        elif self.path == "/v1/models":
+            self.answer(200, json.dumps({"data": [{"id": "served-name"}]}).encode())
+        else:
+            self.answer(200, METRICS.encode())
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.path, dict(self.headers), body))
+        if self.server.hangs:
+            self.server.released.wait(20)
+        status, document = self.server.completion
+        self.answer(status, json.dumps(document).encode())
+
+    def answer(self, status, content):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+class FakeSide:
+    port = 8000
+
+    def __init__(self):
+        self.health = FakeHealth()
+
+    def healthy(self):
+        self.health.status[8000] = 200
+        self.health.served[8000] = 42
+
+    def dead(self):
+        self.health.status[8000] = 503
+
+    def stuck(self):
+        self.health.token_problem[8000] = "no token within 0.2 s"
+
+    def gone(self):
+        self.health.status.clear()
+
+
+class RealSide:
+    def __init__(self, engine):
+        self.health = HttpHealth()
+        self.engine = engine
+        self.port = engine.port
+
+    def healthy(self):
+        self.engine.health = 200
+
+    def dead(self):
+        self.engine.health = 503
+
+    def stuck(self):
+        self.engine.hangs = True
+
+    def gone(self):
+        self.engine.shutdown()
+        self.engine.server_close()
+
+
+@pytest.fixture
+def engine():
+    made = Engine()
+    yield made
+    made.released.set()
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture(params=["fake", "http"])
+def side(request):
+    return FakeSide() if request.param == "fake" else RealSide(request.getfixturevalue("engine"))
+
+
+def ask(side, key=None, seconds=5.0):
+    return side.health.generate_one_token("127.0.0.1", side.port, "m", key, seconds)
+
+
+def test_a_healthy_engine_is_200_generates_and_counts(side):
+    side.healthy()
+
+    async def scenario():
+        assert await side.health.check("127.0.0.1", side.port, 1.0) == 200
+        assert await ask(side) is None
+        assert await side.health.requests_served("127.0.0.1", side.port) == 42
+
+    asyncio.run(scenario())
+
+
+def test_a_dead_engine_is_503(side):
+    side.healthy()
+    side.dead()
+    assert asyncio.run(side.health.check("127.0.0.1", side.port, 1.0)) == 503
+
+
+def test_a_stuck_engine_is_200_but_says_why_no_token_came(side):
+    side.healthy()
+    side.stuck()
+
+    async def scenario():
+        assert await side.health.check("127.0.0.1", side.port, 1.0) == 200
+        assert await ask(side, seconds=0.2) == "no token within 0.2 s"
+
+    asyncio.run(scenario())
+
+
+def test_nobody_there_is_none_and_a_reason(side):
+    side.healthy()
+    side.gone()
+
+    async def scenario():
+        assert await side.health.check("127.0.0.1", side.port, 1.0) is None
+        assert await side.health.requests_served("127.0.0.1", side.port) is None
+        assert (await ask(side) or "").startswith("no answer")
+
+    asyncio.run(scenario())
+
+
+def test_the_servers_own_model_name_and_the_key_are_used(engine):
+    assert asyncio.run(ask(RealSide(engine), "s3cret")) is None
+    path, headers, body = engine.asked[-1]
+    assert path == "/v1/completions"
+    assert headers["Authorization"] == "Bearer s3cret"
+    assert body["model"] == "served-name"
+    assert body["max_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "part"),
+    [
+        (401, {"error": "Unauthorized"}, "HTTP 401"),
+        (500, {"error": {"message": "EngineDeadError"}}, "EngineDeadError"),
+        (200, {"choices": []}, "empty list"),
+        (200, [], "no completion"),
+    ],
+)
+def test_other_answers_are_told(engine, status, document, part):
+    engine.completion = (status, document)
+    assert part in (asyncio.run(ask(RealSide(engine))) or "")
+
+
+def test_a_server_without_completions_counts_as_working(engine):
+    engine.completion = (404, {"detail": "Not Found"})
+    assert asyncio.run(ask(RealSide(engine))) is None
+
+
+def test_metrics_are_summed_over_labels(engine):
+    found = asyncio.run(HttpHealth().metrics("127.0.0.1", engine.port))
+    assert found is not None
+    assert (found.requests_served, found.requests_running, found.generated_tokens) == (42, 3, 1000)
+
+
+def test_a_wildcard_address_is_asked_over_loopback_and_no_proxy_is_used(engine, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert asyncio.run(HttpHealth().check("0.0.0.0", engine.port, 2.0)) == 200
