@@ -85,6 +85,8 @@ class DecisionDocument(TypedDict):
     price: dict[str, object] | None
     reason: str
     arithmetic: list[str]
+    options: NotRequired[list[str]]
+    delay_seconds: NotRequired[float]
 
 
 class InstanceDocument(TypedDict):

@@ -76,6 +76,7 @@ class AttemptGroup(Protocol):
     """The processes of one attempt: a cgroup, or a process group where there is no cgroup2."""
 
     path: str
+    instance: str
     kind: str
     """``cgroup`` or ``process_group``."""
 
@@ -128,7 +129,7 @@ class ProcessWatch(Protocol):
     """Looks at /proc for the processes of an attempt."""
 
     def engine_processes(self, pids: Sequence[int], parent_pid: int) -> dict[int, str]:
-        """pid -> title of engine core and worker processes (``VLLM::EngineCore``...)."""
+        """Pid -> title of engine core and worker processes (``VLLM::EngineCore``...)."""
 
     def watch_end(self, pid: int, on_end: Callable[[], None]) -> bool:
         """Call ``on_end`` in the event loop when the process ends (zombie included)."""
@@ -165,7 +166,7 @@ class Health(Protocol):
 
 
 class EngineProbe(Protocol):
-    def facts(self, command: Sequence[str]) -> EngineFacts:
+    def facts(self, command: Sequence[str], *, with_flags: bool = False) -> EngineFacts:
         """Blocks up to seconds: worker thread only. Never raises; ``problem`` says why not."""
 
 

@@ -58,7 +58,7 @@ def _utilization(case: Case) -> Target:
             f"the log has no free and total memory: one step of {BLIND_STEP} from {now:g}",
         )
         return Target("gpu_memory_utilization", round(now - BLIND_STEP, 4), lines, exact=False)
-    graphs, estimate = _graph_bytes(case), case.figure("graph_estimate_bytes") or 0.0
+    graphs, estimate = _graph_bytes(case), case.figure("graphs_estimated_bytes") or 0.0
     margin = _margin(case, now * total)
     usable = free + allocated
     room = usable - (graphs - estimate) - margin
@@ -79,7 +79,7 @@ def _utilization(case: Case) -> Target:
 
 
 def _graph_bytes(case: Case) -> float:
-    real = case.figure("graph_bytes")
+    real = case.figure("graphs_bytes")
     if real is not None:
         return real
     if case.diagnosis.phase is Phase.CUDAGRAPH:
@@ -89,10 +89,10 @@ def _graph_bytes(case: Case) -> float:
 
 
 def _margin(case: Case, budget_bytes: float) -> float:
-    weights, available = case.figure("weights_bytes"), case.figure("kv_available_bytes")
+    weights, available = case.figure("weights_bytes"), case.figure("available_kv_bytes")
     if weights is None or available is None:
         return MARGIN_UNKNOWN_PEAK_BYTES
-    estimate = case.figure("graph_estimate_bytes") or 0.0
+    estimate = case.figure("graphs_estimated_bytes") or 0.0
     peak = max(0.0, budget_bytes - weights - available - estimate)
     return MARGIN_BYTES + MARGIN_PEAK_FRACTION * peak
 

@@ -32,6 +32,7 @@ class Case:
     engine: EngineFacts = field(default_factory=EngineFacts)
     limits: HostLimits = field(default_factory=HostLimits)
     has_gpus: bool = True
+    gpu_total_bytes: int | None = None
     ledger: Sequence[LedgerEntry] = ()
     jitter_fraction: float = 0.0
 

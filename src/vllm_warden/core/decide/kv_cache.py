@@ -43,7 +43,7 @@ def _raise_utilization(case: Case) -> Proposal | None:
 def _free_sampler_bytes(case: Case) -> Proposal | None:
     """Fewer sequences give the cache what the profiled sampler had reserved, where that is much."""
     sequences, vocab = case.now("max_num_seqs"), case.model.vocab_size
-    total, now = case.figure("gpu_total_bytes"), case.now("gpu_memory_utilization")
+    total, now = case.gpu_total_bytes, case.now("gpu_memory_utilization")
     weights, available = case.figure("weights_bytes"), case.figure("available_bytes")
     needed = case.figure("needed_bytes")
     if not (case.has_gpus and sequences and vocab and total and now):
@@ -51,7 +51,7 @@ def _free_sampler_bytes(case: Case) -> Proposal | None:
     if weights is None or available is None or needed is None:
         return None
     per_row = vocab * bytes_per_entry(case)
-    peak = now * total - weights - available - (case.figure("graph_estimate_bytes") or 0.0)
+    peak = now * total - weights - available - (case.figure("graphs_estimated_bytes") or 0.0)
     sampler = sequences * per_row
     if abs(peak - sampler) > SAMPLER_DOMINATED_FRACTION * sampler + SAMPLER_DOMINATED_BYTES:
         return None

@@ -37,7 +37,7 @@ def out_of_memory(case: Case) -> Proposal:
 
 
 def _weights_do_not_fit(case: Case) -> Proposal:
-    others = case.diagnosis.figures.get("other_processes_bytes") or 0
+    others = case.diagnosis.figures.get("other_processes")
     needed = case.model.weight_bytes
     arithmetic = (
         () if needed is None else (f"the weights are {gib(needed)} over all GPUs of the engine",)

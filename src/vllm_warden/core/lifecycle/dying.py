@@ -140,7 +140,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         attempt.settings,
         {**instance.asked, **changes} if changed else None,
     )
-    return going_on, (record, *_announcements(instance, diagnosis, decision), *effects)
+    return going_on, (record, *_announcements(diagnosis, decision), *effects)
 
 
 def _diagnosis(attempt: Attempt, event: EvidenceGathered) -> Diagnosis:
@@ -180,6 +180,7 @@ def _case(
         engine=instance.engine,
         limits=event.evidence.limits,
         has_gpus=bool(instance.spec.gpus),
+        gpu_total_bytes=min(event.evidence.memory_total_bytes.values(), default=None),
         ledger=instance.ledger,
         jitter_fraction=event.jitter_fraction,
     )
@@ -218,9 +219,7 @@ def _go_on(instance: Instance, decision: Decision, at_seconds: float) -> Step:
     return armed, (timer,)
 
 
-def _announcements(
-    instance: Instance, diagnosis: Diagnosis, decision: Decision
-) -> tuple[Announce, ...]:
+def _announcements(diagnosis: Diagnosis, decision: Decision) -> tuple[Announce, ...]:
     proof = diagnosis.evidence[0].text if diagnosis.evidence else ""
     diagnosed = Announce(
         "failure-diagnosed",

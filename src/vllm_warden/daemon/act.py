@@ -1,0 +1,81 @@
+"""Carries out effects: one function per effect type, found by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from vllm_warden.core.lifecycle import effects as fx
+from vllm_warden.daemon.launch import launch
+from vllm_warden.daemon.look import look, own_remains
+from vllm_warden.daemon.release import collect, release
+from vllm_warden.daemon.shell import Shell
+
+
+def _observe_gate(shell: Shell, name: str, effect: fx.ObserveGate) -> None:
+    if not shell.closing:
+        shell.start(look(shell, name, effect.number))
+
+
+def _end_remains(shell: Shell, name: str, _: fx.EndRemains) -> None:
+    for group in own_remains(shell, name):
+        group.kill()
+
+
+def _launch(shell: Shell, name: str, effect: fx.Launch) -> None:
+    task = shell.start(launch(shell, name, effect))
+    shell.launching[name] = task
+    task.add_done_callback(lambda _: shell.launching.pop(name, None))
+
+
+def _signal(shell: Shell, name: str, effect: fx.Signal) -> None:
+    live = shell.live.get(name)
+    if live is not None and live.number == effect.attempt and live.child is not None:
+        live.child.signal(effect.number)
+
+
+def _release(shell: Shell, name: str, effect: fx.ReleaseAttempt) -> None:
+    shell.start(release(shell, name, effect.attempt))
+
+
+def _collect(shell: Shell, name: str, effect: fx.CollectEvidence) -> None:
+    shell.start(collect(shell, name, effect.attempt))
+
+
+def _arm_timer(shell: Shell, name: str, effect: fx.ArmTimer) -> None:
+    shell.timers.arm(name, effect.number, effect.after_seconds)
+
+
+def _record_incident(shell: Shell, name: str, effect: fx.RecordIncident) -> None:
+    shell.recorder.open_incident(name, effect)
+
+
+def _resolve_incident(shell: Shell, name: str, effect: fx.ResolveIncident) -> None:
+    shell.recorder.resolve_incident(name, effect.resolution)
+
+
+def _announce(shell: Shell, name: str, effect: fx.Announce) -> None:
+    shell.recorder.announce(name, effect)
+
+
+# The one place where an effect's type is erased: the table promises the pair.
+ACTIONS: Mapping[type[fx.Effect], Callable[[Shell, str, Any], None]] = MappingProxyType(
+    {
+        fx.ObserveGate: _observe_gate,
+        fx.EndRemains: _end_remains,
+        fx.Launch: _launch,
+        fx.Signal: _signal,
+        fx.ReleaseAttempt: _release,
+        fx.CollectEvidence: _collect,
+        fx.ArmTimer: _arm_timer,
+        fx.RecordIncident: _record_incident,
+        fx.ResolveIncident: _resolve_incident,
+        fx.Announce: _announce,
+    }
+)
+
+
+def perform(shell: Shell, name: str, effect: fx.Effect) -> None:
+    """Carry out one effect; anything slow is started and ends in an event."""
+    ACTIONS[type(effect)](shell, name, effect)

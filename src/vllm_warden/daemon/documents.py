@@ -1,0 +1,172 @@
+"""Instances, decisions and incidents as the JSON documents of the API (api/schema.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vllm_warden.api.schema import (
+    ChangeDocument,
+    DecisionDocument,
+    IncidentDocument,
+    InstanceDocument,
+    LastIncidentDocument,
+    ProofDocument,
+    SettingDocument,
+)
+from vllm_warden.core.decide.decision import Change, Decision, Price
+from vllm_warden.core.diagnose.document import document as diagnosis_document
+from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.lifecycle.effects import RecordIncident
+from vllm_warden.core.lifecycle.states import RUNNING, Instance, State
+from vllm_warden.daemon.live_attempt import LiveAttempt
+
+EXCERPT_AROUND = 3
+EXCERPT_MAX = 400
+LINE_MAX = 2000
+
+
+def instance_document(
+    instance: Instance,
+    live: LiveAttempt | None,
+    last_incident: LastIncidentDocument | None,
+    wall_of: Mapping[str, float],
+) -> InstanceDocument:
+    """One entry of ``status``; ``wall_of`` turns the names of moments into epoch seconds."""
+    attempt = instance.attempt
+    alive = instance.state in RUNNING or instance.state in (State.STOPPING, State.DIAGNOSING)
+    return {
+        "name": instance.spec.name,
+        "state": instance.state.value,
+        "wanted": _wanted(instance),
+        "phase": attempt.phase.value if attempt is not None and alive else None,
+        "attempt": instance.attempts_made,
+        "since": wall_of.get("since"),
+        "reason": instance.reason,
+        "degraded": instance.degraded,
+        "mode": instance.spec.adapt.mode.value,
+        "model": instance.spec.model,
+        "port": instance.spec.port,
+        "settings": setting_documents(instance),
+        "gpus": list(instance.gpu_indices)
+        or [gpu for gpu in instance.spec.gpus if isinstance(gpu, int)],
+        "pids": {
+            "parent": live.child.identity.pid
+            if live is not None and live.child is not None and not live.exited
+            else None,
+            "engine": {}
+            if live is None
+            else {str(pid): title for pid, title in live.engine.items()},
+        },
+        "memory": {"used_bytes": _used(live)},
+        "last_incident": last_incident,
+        "gate": None
+        if instance.gate_text is None
+        else {"text": instance.gate_text, "since": wall_of.get("gate")},
+        "decision": None if instance.decision is None else decision_document(instance.decision),
+        "restart_pending": False,
+    }
+
+
+def _wanted(instance: Instance) -> str:
+    if instance.held_by is not None:
+        return "held"
+    return "running" if instance.wanted else "stopped"
+
+
+def _used(live: LiveAttempt | None) -> dict[str, int]:
+    if live is None or not live.samples:
+        return {}
+    return {str(gpu): used for gpu, used in live.samples[-1].used_bytes.items()}
+
+
+def setting_documents(instance: Instance) -> list[SettingDocument]:
+    """Asked and in force, for every asked setting and every change."""
+    asked = instance.asked
+    why = "" if instance.decision is None else instance.decision.reason
+    return [
+        {
+            "name": name,
+            "asked": asked.get(name),
+            "in_force": instance.changes.get(name, asked.get(name)),
+            "why": (why or "learned from an earlier attempt") if name in instance.changes else "",
+        }
+        for name in dict.fromkeys((*asked, *instance.changes))
+    ]
+
+
+def decision_document(decision: Decision) -> DecisionDocument:
+    return {
+        "remedy": decision.remedy.value,
+        "changes": [change_document(change) for change in decision.changes],
+        "useless": [{"setting": one.setting, "why": one.why} for one in decision.useless],
+        "price": None if decision.price is None else price_document(decision.price),
+        "reason": decision.reason,
+        "arithmetic": list(decision.arithmetic),
+        "options": list(decision.options),
+        "delay_seconds": decision.delay_seconds,
+    }
+
+
+def change_document(change: Change) -> ChangeDocument:
+    return {"setting": change.setting, "from": change.before, "to": change.after}
+
+
+def price_document(price: Price) -> dict[str, object]:
+    return {
+        "sequences_before": price.sequences_before,
+        "sequences_after": price.sequences_after,
+        "kv_bytes_lost": price.kv_bytes_lost,
+        "max_model_len_before": price.max_model_len_before,
+        "max_model_len_after": price.max_model_len_after,
+        "concurrency_fraction": price.concurrency_fraction,
+        "note": price.note,
+    }
+
+
+def incident_document(
+    number: int, instance: str, opened_wall_seconds: float, effect: RecordIncident
+) -> IncidentDocument:
+    """One failure in full, with the lines around its proof."""
+    diagnosis = effect.diagnosis
+    return {
+        "number": number,
+        "instance": instance,
+        "opened": opened_wall_seconds,
+        "resolved": None,
+        "attempt": effect.attempt,
+        "exit_status": effect.evidence.exit_status,
+        "diagnosis": diagnosis_document(diagnosis),  # type: ignore[typeddict-item]
+        "decision": decision_document(effect.decision),
+        "settings_before": dict(effect.settings_before),
+        "settings_after": None if effect.settings_after is None else dict(effect.settings_after),
+        "incomplete": diagnosis.incomplete,
+        "excerpt": excerpt(effect.evidence, {line.line for line in diagnosis.evidence}),
+        "resolution": None,
+    }
+
+
+def excerpt(evidence: Evidence, proof_lines: set[int]) -> list[ProofDocument]:
+    """The proof with some lines around it, then the last lines, in order and bounded."""
+    wanted = {
+        number
+        for line in proof_lines
+        for number in range(line - EXCERPT_AROUND, line + EXCERPT_AROUND + 1)
+    }
+    tail = {record.number for record in evidence.records[-40:]}
+    chosen = [record for record in evidence.records if record.number in wanted | tail]
+    return [
+        {"line": record.number, "text": record.text[:LINE_MAX]} for record in chosen[:EXCERPT_MAX]
+    ]
+
+
+def last_incident(document: IncidentDocument) -> LastIncidentDocument:
+    """The one-line form of an incident for ``status``."""
+    diagnosis = document["diagnosis"]
+    return {
+        "number": document["number"],
+        "failure": diagnosis["failure"],
+        "phase": diagnosis["phase"],
+        "site": diagnosis["site"],
+        "at": document["opened"],
+        "summary": diagnosis.get("summary", ""),
+    }

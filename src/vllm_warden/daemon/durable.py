@@ -1,0 +1,124 @@
+"""What outlives the daemon: wanted, hold, attempt numbers, ledger and lessons, as one document.
+
+Times of another boot are set to this boot's zero: CLOCK_BOOTTIME starts anew, and a failure that
+is older than the boot then ages from the boot on, which is the careful reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from vllm_warden.core.decide.envelope import Envelope
+from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.core.model import Failure, Phase, SettingValue
+from vllm_warden.core.plan.spec import InstanceSpec
+
+ENVELOPES_MAX = 20
+Document = dict[str, object]
+
+
+def to_document(instance: Instance, boot_id: str) -> Document:
+    """The instance's part of the state file."""
+    envelopes = {envelope.key: envelope for envelope in instance.envelopes}
+    if instance.envelope.key:
+        envelopes.pop(instance.envelope.key, None)
+        envelopes[instance.envelope.key] = instance.envelope
+    return {
+        "wanted": instance.wanted,
+        "wanted_by": instance.wanted_by,
+        "held_by": instance.held_by,
+        "attempts_made": instance.attempts_made,
+        "boot_id": boot_id,
+        "ledger": [_entry_document(entry) for entry in instance.ledger],
+        "envelopes": [
+            {
+                "key": envelope.key,
+                "proven": envelope.proven,
+                "ready": envelope.ready,
+                "known_bad": list(envelope.known_bad),
+            }
+            for envelope in list(envelopes.values())[-ENVELOPES_MAX:]
+        ],
+    }
+
+
+def from_document(spec: InstanceSpec, document: Document | None, boot_id: str) -> Instance:
+    """The instance as it was; whatever is malformed is left out, never an error."""
+    if not document:
+        return Instance(spec, wanted=spec.autostart, wanted_by="autostart")
+    same_boot = document.get("boot_id") == boot_id
+    held_by = document.get("held_by")
+    instance = Instance(
+        spec,
+        wanted=document.get("wanted") is True,
+        wanted_by=str(document.get("wanted_by") or "an earlier daemon"),
+        held_by=held_by if isinstance(held_by, str) else None,
+        attempts_made=_whole(document.get("attempts_made")),
+        ledger=tuple(
+            entry
+            for item in _items(document.get("ledger"))
+            if (entry := _entry(item, same_boot=same_boot)) is not None
+        ),
+        envelopes=tuple(
+            _envelope(item) for item in _items(document.get("envelopes")) if item.get("key")
+        ),
+    )
+    if instance.held_by is not None:
+        reason = f"hold asked by {instance.held_by}"
+        return replace(instance, state=State.HELD, reason=reason)
+    return instance
+
+
+def with_attempts(instance: Instance, attempts_made: int) -> Instance:
+    """Attempt numbers never repeat, even when the state file is older than the history."""
+    return replace(instance, attempts_made=max(instance.attempts_made, attempts_made))
+
+
+def _entry_document(entry: LedgerEntry) -> Document:
+    return {
+        "at_seconds": entry.at_seconds,
+        "failure": entry.failure.value,
+        "phase": None if entry.phase is None else entry.phase.value,
+        "was_ready": entry.was_ready,
+        "after_soak": entry.after_soak,
+        "changed": entry.changed,
+    }
+
+
+def _entry(item: Document, *, same_boot: bool) -> LedgerEntry | None:
+    try:
+        phase = item.get("phase")
+        return LedgerEntry(
+            at_seconds=float(cast("float", item["at_seconds"])) if same_boot else 0.0,
+            failure=Failure(str(item["failure"])),
+            phase=None if phase is None else Phase(str(phase)),
+            was_ready=item.get("was_ready") is True,
+            after_soak=item.get("after_soak") is True,
+            changed=item.get("changed") is True,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _envelope(item: Document) -> Envelope:
+    bad = item.get("known_bad")
+    return Envelope(
+        key=str(item["key"]),
+        proven=_settings(item.get("proven")),
+        ready=_settings(item.get("ready")),
+        known_bad=tuple(str(one) for one in bad) if isinstance(bad, list) else (),
+    )
+
+
+def _settings(value: object) -> dict[str, SettingValue] | None:
+    return cast("dict[str, SettingValue]", value) if isinstance(value, dict) else None
+
+
+def _items(value: object) -> list[Document]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0

@@ -1,0 +1,78 @@
+"""The shell's side of one attempt: its processes, its log, and what was seen of it so far."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
+from vllm_warden.core.diagnose.phases import PhaseTracker
+from vllm_warden.core.model import MemorySample, Phase
+from vllm_warden.core.plan.spec import LaunchPlan
+from vllm_warden.daemon.ports import AttemptGroup, Child, LogStream
+
+FIRST_LINES_KEPT = 1500
+LAST_LINES_KEPT = 6000
+"""A tensor-parallel crash prints each traceback up to eight times, some 1,000 lines in all."""
+SAMPLES_KEPT = 4000
+SAMPLE_STEP_BYTES = 16 << 20
+"""Smaller changes of used memory are noise, and are stored only once a minute."""
+SAMPLE_AT_LEAST_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class LiveAttempt:
+    """One launch while it lives, and until its evidence has been gathered."""
+
+    instance: str
+    number: int
+    plan: LaunchPlan
+    group: AttemptGroup
+    stream: LogStream
+    launched_seconds: float
+    launched_wall_seconds: float
+    oom_kills_at_launch: int
+    child: Child | None = None
+    exited: bool = False
+    exit_status: int | None = None
+    ready: bool = False
+    tracker: PhaseTracker = field(default_factory=PhaseTracker)
+    phase: Phase = Phase.ARGS
+    engine: dict[int, str] = field(default_factory=dict)
+    limits: HostLimits = field(default_factory=HostLimits)
+    address_space_bytes: int | None = None
+    progress_seconds: float = 0.0
+    first_records: list[LogRecord] = field(default_factory=list)
+    last_records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=LAST_LINES_KEPT))
+    samples: deque[MemorySample] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    gpu_total_bytes: dict[int, int] = field(default_factory=dict)
+
+    def take_records(self, records: Sequence[LogRecord]) -> list[Phase]:
+        """Keep the lines (first and last ones) and return the phases they entered."""
+        entered: list[Phase] = []
+        for record in records:
+            if len(self.first_records) < FIRST_LINES_KEPT:
+                self.first_records.append(record)
+            else:
+                self.last_records.append(record)
+            phase = self.tracker.feed(record.text)
+            if phase is not None and phase is not Phase.SHUTDOWN:
+                self.phase = phase
+                entered.append(phase)
+        return entered
+
+    def records(self) -> tuple[LogRecord, ...]:
+        return (*self.first_records, *self.last_records)
+
+    def take_sample(self, at_seconds: float, used_bytes: dict[int, int]) -> bool:
+        """Keep a memory sample if it says something new; True when memory has moved."""
+        last = self.samples[-1] if self.samples else None
+        moved = last is None or any(
+            abs(used - last.used_bytes.get(gpu, 0)) >= SAMPLE_STEP_BYTES
+            for gpu, used in used_bytes.items()
+        )
+        due = last is not None and at_seconds - last.at_seconds >= SAMPLE_AT_LEAST_SECONDS
+        if moved or due or (last is not None and last.phase is not self.phase):
+            self.samples.append(MemorySample(at_seconds, self.phase, used_bytes))
+        return moved

@@ -1,0 +1,115 @@
+"""Looks at everything a launch depends on, and reports facts to the gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm_warden.config.world import WorldFaultKind, instance_faults
+from vllm_warden.core.lifecycle.events import GateReported
+from vllm_warden.core.lifecycle.states import State
+from vllm_warden.core.model import GpuReading
+from vllm_warden.core.plan.gate import GateReport, WorldFault
+from vllm_warden.core.plan.spec import EngineFacts
+from vllm_warden.daemon.ports import AttemptGroup
+from vllm_warden.daemon.shell import Shell
+from vllm_warden.daemon.threads import LateError
+
+SEEN_BY_THE_GATE = frozenset({WorldFaultKind.GPU, WorldFaultKind.PORT})
+"""These the gate looks at itself, with holders' names."""
+
+
+async def look(shell: Shell, name: str, number: int) -> None:
+    """One look for one instance; whatever fails inside becomes a fact of the report."""
+    report = await _report(shell, name)
+    shell.post(name, GateReported(shell.now(), number, report))
+
+
+async def _report(shell: Shell, name: str) -> GateReport:
+    spec = shell.instance(name).spec
+    remains = own_remains(shell, name)
+    report = GateReport(
+        faults=await _faults(shell, name),
+        own_remains=tuple(pid for group in remains for pid in group.pids()),
+        starting=_starting_elsewhere(shell, name),
+        engine=await _engine(shell, name),
+    )
+    try:
+        report = replace(
+            report,
+            model=await shell.lanes.probes.call(lambda: shell.ports.model_probe.facts(spec.model)),
+            port_holder=await shell.lanes.processes.call(
+                lambda: shell.ports.port_holder(spec.host, spec.port)
+            ),
+        )
+    except LateError as late:
+        fault = WorldFault(f"instance.{name}", str(late), hopeless=False)
+        report = replace(report, faults=(*report.faults, fault))
+    if not spec.gpus:
+        return report
+    readings, problem = await read_gpus(shell)
+    return replace(report, gpus=readings, gpus_problem=problem)
+
+
+async def _faults(shell: Shell, name: str) -> tuple[WorldFault, ...]:
+    translated = shell.instances[name]
+    try:
+        found = await shell.lanes.probes.call(lambda: instance_faults(translated), 10.0)
+    except LateError as late:
+        return (WorldFault(f"instance.{name}", str(late), hopeless=False),)
+    return tuple(
+        WorldFault(f"{fault.key} = {fault.value}", fault.reason, fault.hopeless)
+        for fault in found
+        if fault.kind not in SEEN_BY_THE_GATE
+    )
+
+
+async def _engine(shell: Shell, name: str) -> EngineFacts:
+    spec = shell.instance(name).spec
+    with_flags = any(value is False for value in spec.engine.values())
+    try:
+        return await shell.lanes.probes.call(
+            lambda: shell.ports.engine_probe.facts(spec.command, with_flags=with_flags)
+        )
+    except LateError as late:
+        return EngineFacts(problem=str(late))
+
+
+def own_remains(shell: Shell, name: str) -> list[AttemptGroup]:
+    """Groups of this instance's earlier attempts that still hold processes."""
+    alive = {live.group.path for live in shell.live.values()}
+    return [
+        group
+        for group in shell.ports.groups.leftovers()
+        if group.path not in alive and group.instance == name
+    ]
+
+
+def _starting_elsewhere(shell: Shell, name: str) -> tuple[str, ...]:
+    starting = tuple(
+        other
+        for other, instance in shell.loop.instances.items()
+        if other != name and instance.state is State.STARTING
+    )
+    return starting if len(starting) >= shell.max_concurrent_starts else ()
+
+
+async def read_gpus(shell: Shell) -> tuple[tuple[GpuReading, ...], str | None]:
+    """All GPUs with their holders, ours marked; or why they cannot be read."""
+    try:
+        readings = await shell.lanes.nvml.call(
+            lambda: tuple(shell.ports.gpus.memory_with_holders())
+        )
+    except LateError as late:
+        return (), str(late)
+    except Exception as error:  # noqa: BLE001 -- any trouble with the driver means unknown
+        return (), str(error)
+    ours = {pid for live in shell.live.values() for pid in live.group.pids()}
+    marked = tuple(
+        replace(
+            gpu,
+            holders=tuple(replace(holder, ours=holder.pid in ours) for holder in gpu.holders),
+        )
+        for gpu in readings
+    )
+    shell.gpu_view.readings, shell.gpu_view.problem = marked, None
+    return marked, None

@@ -1,0 +1,182 @@
+"""Watches one attempt while it lives: log, processes, readiness, health, progress."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord, LostProcess
+from vllm_warden.core.lifecycle.events import (
+    BecameReady,
+    BecameUnready,
+    EngineLost,
+    PhaseEntered,
+    RequestsServed,
+    Stalled,
+)
+from vllm_warden.core.model import Phase
+from vllm_warden.daemon.live_attempt import LiveAttempt
+from vllm_warden.daemon.shell import Shell
+from vllm_warden.daemon.threads import LateError
+
+STARTING_SECONDS = 1.0
+SERVING_SECONDS = 10.0
+REQUESTS_SECONDS = 60.0
+HEALTH_TIMEOUT_SECONDS = 5.0
+FIRST_TOKEN_SECONDS = 60.0
+"""A cold engine compiles kernels at its first request."""
+FAILS_UNTIL_UNREADY = 3
+SERVICE_UNAVAILABLE = 503
+"""vLLM's /health answers 503 only when its engine is known to be dead."""
+OK = 200
+RANK = re.compile(r"(?:TP|Worker_?)(\d+)")
+
+
+def deliver_to(shell: Shell, live: LiveAttempt) -> Callable[[Sequence[LogRecord]], None]:
+    """What the log's reading thread calls with new lines."""
+    loop = asyncio.get_running_loop()
+
+    def deliver(records: Sequence[LogRecord]) -> None:
+        loop.call_soon_threadsafe(_take, shell, live, records)
+
+    return deliver
+
+
+def _take(shell: Shell, live: LiveAttempt, records: Sequence[LogRecord]) -> None:
+    now = shell.now()
+    live.progress_seconds = now
+    for phase in live.take_records(records):
+        shell.post(live.instance, PhaseEntered(now, live.number, phase))
+    for listener in shell.line_listeners:
+        listener(live.instance, live.number, records)
+
+
+async def observe(shell: Shell, live: LiveAttempt) -> None:
+    """Until the attempt has exited: look closely while it starts, rarely while it serves."""
+    live.limits = await _limits(shell, live)
+    suspected: dict[int, str] = {}
+    fails, counted_at = 0, 0.0
+    while not live.exited:
+        if not live.ready:
+            suspected = await _scan(shell, live, suspected)
+            await _try_ready(shell, live)
+            _check_stall(shell, live)
+            await asyncio.sleep(STARTING_SECONDS)
+            continue
+        fails = await _check_health(shell, live, fails)
+        if shell.now() - counted_at >= REQUESTS_SECONDS:
+            counted_at = shell.now()
+            await _count_requests(shell, live)
+        await asyncio.sleep(STARTING_SECONDS if fails else SERVING_SECONDS)
+
+
+async def _limits(shell: Shell, live: LiveAttempt) -> HostLimits:
+    if live.child is None:
+        return live.limits
+    pid = live.child.identity.pid
+    await asyncio.sleep(STARTING_SECONDS / 2)  # wrappers like prlimit set the limit, then exec
+    try:
+        found = await shell.lanes.processes.call(lambda: shell.ports.watch.limits(pid))
+    except LateError:
+        return live.limits
+    return replace(found, memory_bytes=shell.ports.groups.memory_limit_bytes())
+
+
+async def _scan(shell: Shell, live: LiveAttempt, suspected: dict[int, str]) -> dict[int, str]:
+    """Find engine processes; one is believed when two scans in a row show it, then watched.
+
+    Between fork and exec a helper wears its parent's title, so one look proves nothing.
+    """
+    if live.child is None:
+        return suspected
+    parent = live.child.identity.pid
+
+    def look() -> tuple[dict[int, str], int | None]:
+        pids = live.group.pids()
+        watch = shell.ports.watch
+        return watch.engine_processes(pids, parent), watch.address_space_bytes(pids)
+
+    try:
+        found, address_space = await shell.lanes.processes.call(look)
+    except LateError:
+        return suspected
+    if address_space is not None and live.phase is not Phase.SERVING:
+        live.address_space_bytes = max(address_space, live.address_space_bytes or 0)
+    for pid, title in found.items():
+        if suspected.get(pid) == title and pid not in live.engine:
+            _watch_engine_process(shell, live, pid, title)
+    return found
+
+
+def _watch_engine_process(shell: Shell, live: LiveAttempt, pid: int, title: str) -> None:
+    live.engine[pid] = title
+
+    def ended() -> None:
+        live.engine.pop(pid, None)
+        if live.exited:
+            return
+        found = RANK.search(title)
+        lost = LostProcess(pid, title, int(found[1]) if found else None)
+        shell.post(live.instance, EngineLost(shell.now(), live.number, lost))
+
+    if not shell.ports.watch.watch_end(pid, ended):
+        ended()
+
+
+async def _try_ready(shell: Shell, live: LiveAttempt) -> None:
+    """Ready: a listening socket of this attempt, /health, then one token."""
+    spec = shell.instance(live.instance).spec
+
+    def listens() -> bool:
+        return shell.ports.watch.listens(live.group.pids(), spec.port)
+
+    try:
+        if not await shell.lanes.processes.call(listens):
+            return
+    except LateError:
+        return
+    health = shell.ports.health
+    if await health.check(spec.host, spec.port, HEALTH_TIMEOUT_SECONDS) != OK:
+        return
+    key = spec.secret_environment.get("VLLM_API_KEY") or spec.environment.get("VLLM_API_KEY")
+    problem = await health.generate_one_token(
+        spec.host, spec.port, spec.model, key, FIRST_TOKEN_SECONDS
+    )
+    if problem is None and not live.exited:
+        # the engine is complete by now: whoever wears an engine's title is watched from here on
+        await _scan(shell, live, await _scan(shell, live, {}))
+        live.ready = True
+        shell.post(live.instance, BecameReady(shell.now(), live.number))
+
+
+def _check_stall(shell: Shell, live: LiveAttempt) -> None:
+    quiet = shell.now() - live.progress_seconds
+    if quiet > shell.instance(live.instance).spec.stall_seconds:
+        live.progress_seconds = shell.now()
+        shell.post(live.instance, Stalled(shell.now(), live.number, quiet))
+
+
+async def _check_health(shell: Shell, live: LiveAttempt, fails: int) -> int:
+    """How many checks in a row have failed; tells the core at the edges."""
+    spec = shell.instance(live.instance).spec
+    status = await shell.ports.health.check(spec.host, spec.port, HEALTH_TIMEOUT_SECONDS)
+    if live.exited:
+        return 0
+    if status == OK:
+        if fails:
+            shell.post(live.instance, BecameReady(shell.now(), live.number))
+        return 0
+    fails += 1
+    if fails == FAILS_UNTIL_UNREADY or status == SERVICE_UNAVAILABLE:
+        saw = "does not answer" if status is None else f"answers {status}"
+        shell.post(live.instance, BecameUnready(shell.now(), live.number, f"/health {saw}"))
+    return fails
+
+
+async def _count_requests(shell: Shell, live: LiveAttempt) -> None:
+    spec = shell.instance(live.instance).spec
+    served = await shell.ports.health.requests_served(spec.host, spec.port)
+    if served is not None:
+        shell.post(live.instance, RequestsServed(shell.now(), live.number, served))

@@ -1,0 +1,231 @@
+"""Keeps what happened: numbers events, feeds followers, writes history and wanted states.
+
+Best effort by contract: the daemon runs on when a disk is full or a database is broken, and says
+so as a condition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, cast
+
+import structlog
+
+from vllm_warden.api.schema import IncidentDocument, LastIncidentDocument
+from vllm_warden.core.lifecycle.effects import Announce, RecordIncident
+from vllm_warden.daemon.documents import incident_document, last_incident
+from vllm_warden.daemon.ports import Clock
+
+log = structlog.get_logger(__name__)
+
+EVENTS_IN_MEMORY = 2000
+FOLLOWER_QUEUE = 1000
+ATTEMPTS_IN_MEMORY = 20
+Document = dict[str, object]
+
+
+class LastNumbers(Protocol):
+    """Where numbering goes on."""
+
+    event: int
+    incident: int
+
+
+class HistoryStore(Protocol):
+    """What is asked of the history database; every method may answer late, none raises."""
+
+    async def append_event(self, document: Document) -> None: ...
+    async def save_incident(self, number: int, document: Document) -> None: ...
+    async def save_attempt(self, instance: str, number: int, document: Document) -> None: ...
+    async def save_learned(self, instance: str, document: Document | None) -> None: ...
+    async def incidents(self, instance: str | None, limit: int) -> list[Document]: ...
+    async def incident(self, number: int) -> Document | None: ...
+    async def attempts(self, instance: str, limit: int) -> list[Document]: ...
+    async def events_after(self, after: int, limit: int) -> list[Document]: ...
+    async def last_numbers(self) -> LastNumbers: ...
+
+
+class StateWriter(Protocol):
+    def write(self, document: Document) -> None:
+        """Durable when it returns. Raises OSError."""
+
+
+class Recorder:
+    """Everything that is kept about events and incidents."""
+
+    def __init__(
+        self, history: HistoryStore, state: StateWriter, clock: Clock, first_event: int
+    ) -> None:
+        self.history = history
+        self.conditions: dict[str, str] = {}
+        self.event_number = first_event
+        self.incident_number = 0
+        self.open_incidents: dict[str, IncidentDocument] = {}
+        self.last_incidents: dict[str, IncidentDocument] = {}
+        self._state = state
+        self._clock = clock
+        self.attempts: dict[str, list[Document]] = {}
+        self._events: deque[Document] = deque(maxlen=EVENTS_IN_MEMORY)
+        self._followers: set[asyncio.Queue[Document]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._state_thread = ThreadPoolExecutor(1, thread_name_prefix="state-file")
+        self._state_pending: Document | None = None
+        self._state_writing = False
+
+    def announce(self, instance: str, announcement: Announce) -> int:
+        """Number, log, publish and store one event; returns its number."""
+        self.event_number += 1
+        document: Document = {
+            "number": self.event_number,
+            "at": self._clock.wall_seconds(),
+            "instance": instance,
+            "event": announcement.event,
+            "text": announcement.text,
+            "data": dict(announcement.data),
+        }
+        log.info(announcement.event, instance=instance, text=announcement.text)
+        self._events.append(document)
+        for queue in self._followers:
+            if queue.full():
+                queue.get_nowait()  # the oldest goes; the API tells a slow reader of gaps
+            queue.put_nowait(document)
+        self._later(self.history.append_event(document))
+        return self.event_number
+
+    def open_incident(self, instance: str, effect: RecordIncident) -> IncidentDocument:
+        """Number and store a failure; it stays open until the instance is ready or stopped."""
+        self.incident_number += 1
+        document = incident_document(
+            self.incident_number, instance, self._clock.wall_seconds(), effect
+        )
+        previous = self.open_incidents.get(instance)
+        if previous is not None:
+            self._close(previous, f"followed by incident {self.incident_number}")
+        self.open_incidents[instance] = document
+        self.last_incidents[instance] = document
+        self._save(document)
+        text = f"incident {document['number']}: {document['diagnosis'].get('summary', '')}"
+        self.announce(instance, Announce("incident-opened", text, {"incident": document["number"]}))
+        return document
+
+    def resolve_incident(self, instance: str, resolution: str) -> None:
+        document = self.open_incidents.pop(instance, None)
+        if document is None:
+            return
+        self._close(document, resolution)
+        text = f"incident {document['number']} resolved: {resolution}"
+        self.announce(
+            instance, Announce("incident-resolved", text, {"incident": document["number"]})
+        )
+
+    def last_incident(self, instance: str) -> LastIncidentDocument | None:
+        document = self.last_incidents.get(instance)
+        return None if document is None else last_incident(document)
+
+    def save_attempt(self, instance: str, number: int, document: Document) -> None:
+        """Keep how an attempt was launched; ``end_attempt`` adds how it ended."""
+        kept = self.attempts.setdefault(instance, [])
+        kept[:] = [one for one in kept if one.get("number") != number][: ATTEMPTS_IN_MEMORY - 1]
+        kept.insert(0, document)
+        self._later(self.history.save_attempt(instance, number, document))
+
+    def end_attempt(
+        self, instance: str, number: int, phase: str, outcome: str, exit_status: int | None
+    ) -> None:
+        document = next(
+            (one for one in self.attempts.get(instance, ()) if one.get("number") == number), None
+        )
+        if document is None:
+            return
+        ended: Document = {
+            "ended": self._clock.wall_seconds(),
+            "phase": phase,
+            "outcome": outcome,
+            "exit_status": exit_status,
+        }
+        self.save_attempt(instance, number, {**document, **ended})
+
+    def save_learned(self, instance: str, document: Document) -> None:
+        self._later(self.history.save_learned(instance, document))
+
+    def save_state(self, document: Document) -> None:
+        """Write the state file in its thread; while one write runs only the newest waits."""
+        self._state_pending = document
+        if not self._state_writing:
+            self._state_writing = True
+            self._later(self._write_states())
+
+    async def _write_states(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._state_pending is not None:
+            document, self._state_pending = self._state_pending, None
+            try:
+                await loop.run_in_executor(self._state_thread, self._state.write, document)
+            except OSError as error:
+                self.conditions["state-file"] = f"cannot write the state file: {error}"
+            else:
+                self.conditions.pop("state-file", None)
+        self._state_writing = False
+
+    async def events_after(self, after: int, limit: int) -> list[Document]:
+        """Old events, from memory where it reaches back far enough."""
+        oldest = self._events[0]["number"] if self._events else None
+        if isinstance(oldest, int) and after >= oldest - 1:
+            found = [event for event in self._events if cast("int", event["number"]) > after]
+            return found[:limit]
+        return await self.history.events_after(after, limit)
+
+    async def follow(self, after: int) -> AsyncIterator[Document]:
+        """Old events after the number, then new ones for ever."""
+        queue: asyncio.Queue[Document] = asyncio.Queue(FOLLOWER_QUEUE)
+        self._followers.add(queue)
+        try:
+            last = after
+            for event in await self.events_after(after, EVENTS_IN_MEMORY):
+                last = max(last, cast("int", event["number"]))
+                yield event
+            while True:
+                event = await queue.get()
+                if cast("int", event["number"]) > last:
+                    last = cast("int", event["number"])
+                    yield event
+        finally:
+            self._followers.discard(queue)
+
+    async def settle(self, limit_seconds: float = 5.0) -> None:
+        """Wait for what is being written, within the limit."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limit_seconds)
+
+    def set_condition(self, key: str, text: str | None) -> None:
+        """Raise, change or clear (None) a lasting condition shown in ``status``."""
+        if text is None:
+            self.conditions.pop(key, None)
+        elif self.conditions.get(key) != text:
+            self.conditions[key] = text
+            log.warning("condition", key=key, text=text)
+
+    def _close(self, document: IncidentDocument, resolution: str) -> None:
+        document["resolved"] = self._clock.wall_seconds()
+        document["resolution"] = resolution
+        self._save(document)
+
+    def _save(self, document: IncidentDocument) -> None:
+        self._later(self.history.save_incident(document["number"], cast("Document", document)))
+
+    def _later(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_report)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        error = task.exception()
+        if error is not None:
+            log.error("record-failed", error=str(error), kind=type(error).__name__)

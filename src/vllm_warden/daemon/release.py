@@ -1,0 +1,118 @@
+"""Ends what is left of an attempt, and gathers what it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import replace
+
+import structlog
+
+from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.lifecycle.events import AttemptReleased, EvidenceGathered
+from vllm_warden.core.model import Phase
+from vllm_warden.daemon.live_attempt import LiveAttempt
+from vllm_warden.daemon.shell import Shell
+from vllm_warden.daemon.threads import LateError
+
+log = structlog.get_logger(__name__)
+
+EMPTY_POLL_SECONDS = 0.002
+EMPTY_POLL_LATER_SECONDS = 0.25
+EMPTY_EAGER_SECONDS = 2.0
+LOG_LIMIT_SECONDS = 2.0
+
+
+async def release(shell: Shell, name: str, attempt: int) -> None:
+    """Answer with AttemptReleased once nothing of the attempt is left."""
+    live = await _ended(shell, name, attempt)
+    if live is not None:
+        await _finish_log(shell, live)
+        await discard(shell, live)
+        _save_end(shell, live, "stopped")
+    shell.post(name, AttemptReleased(shell.now(), attempt))
+
+
+async def collect(shell: Shell, name: str, attempt: int) -> None:
+    """Answer with EvidenceGathered once nothing of the attempt is left."""
+    live = await _ended(shell, name, attempt)
+    if live is None:
+        evidence = Evidence((), incomplete=True, note="the attempt was not found any more")
+    else:
+        complete = await _finish_log(shell, live)
+        evidence = _evidence(shell, live, complete=complete)
+        shell.start(discard(shell, live))
+        _save_end(shell, live, "died")
+    jitter = shell.ports.clock.jitter_fraction()
+    shell.post(name, EvidenceGathered(shell.now(), attempt, evidence, jitter))
+
+
+async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
+    """Kill the attempt's group and wait until it is empty and its parent reaped."""
+    launching = shell.launching.get(name)
+    if launching is not None:
+        await asyncio.wait((launching,))
+    live = shell.live.get(name)
+    if live is None or live.number != attempt:
+        return None
+    live.stream.expect_more(expecting=True)
+    live.group.kill()
+    began = shell.now()
+    told = False
+    while not (live.exited or live.child is None) or not live.group.is_empty():
+        waited = shell.now() - began
+        eager = waited < EMPTY_EAGER_SECONDS
+        if not eager and not told:
+            told = True
+            log.warning("processes-remain", instance=name, pids=live.group.pids())
+            live.group.kill()
+        await asyncio.sleep(EMPTY_POLL_SECONDS if eager else EMPTY_POLL_LATER_SECONDS)
+    return live
+
+
+async def _finish_log(shell: Shell, live: LiveAttempt) -> bool:
+    """True when every line up to the end has been read back."""
+    try:
+        complete = await shell.lanes.logs.call(lambda: live.stream.finish(LOG_LIMIT_SECONDS))
+    except LateError:
+        return False
+    await asyncio.sleep(0)  # records handed over by the reading thread are taken first
+    return complete
+
+
+def _evidence(shell: Shell, live: LiveAttempt, *, complete: bool) -> Evidence:
+    attempt = shell.instance(live.instance).attempt
+    lost = () if attempt is None or attempt.number != live.number else attempt.lost
+    groups = shell.ports.groups
+    return Evidence(
+        records=live.records(),
+        incomplete=not complete,
+        exit_status=live.exit_status,
+        was_ready=live.ready,
+        reached=live.phase,
+        lost_processes=lost,
+        oom_kills=max(0, groups.oom_kills() - live.oom_kills_at_launch),
+        limits=replace(live.limits, address_space_used_bytes=live.address_space_bytes),
+        settings=live.plan.settings,
+        engine_version=shell.instance(live.instance).engine.version,
+        memory=tuple(live.samples),
+        memory_total_bytes=dict(live.gpu_total_bytes),
+    )
+
+
+async def discard(shell: Shell, live: LiveAttempt) -> None:
+    """Close the log, remove the group and the attempt's own temporary directory."""
+    live.stream.close()
+    live.group.remove()
+    if shell.live.get(live.instance) is live:
+        del shell.live[live.instance]
+    directory = shell.state_directory / "t" / live.plan.launch_id[:8]
+    try:
+        await shell.lanes.logs.call(lambda: shutil.rmtree(directory, ignore_errors=True))
+    except LateError:
+        log.warning("temporary-directory-remains", directory=str(directory))
+
+
+def _save_end(shell: Shell, live: LiveAttempt, outcome: str) -> None:
+    phase = Phase.SERVING if live.ready else live.phase
+    shell.recorder.end_attempt(live.instance, live.number, phase.value, outcome, live.exit_status)

@@ -1,0 +1,213 @@
+"""Runs the daemon from a configuration until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import structlog
+
+from vllm_warden.api.schema import IncidentDocument
+from vllm_warden.api.server import SocketServer, serve_socket
+from vllm_warden.config.settings import DaemonSettings
+from vllm_warden.config.translate import Translated
+from vllm_warden.core.lifecycle.events import StartRequested, StopRequested
+from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.daemon import durable, wiring
+from vllm_warden.daemon.act import perform
+from vllm_warden.daemon.answers import Answers
+from vllm_warden.daemon.loop import Loop
+from vllm_warden.daemon.record import HistoryStore, Recorder
+from vllm_warden.daemon.sample import sample_gpus
+from vllm_warden.daemon.shell import Ports, Shell
+from vllm_warden.daemon.timers import Timers
+from vllm_warden.daemon.watchdog import pet_watchdog
+
+log = structlog.get_logger(__name__)
+
+IDLE = frozenset({State.STOPPED, State.WAITING, State.BACKOFF, State.HELD, State.FAILED})
+STOP_SPARE_SECONDS = 15.0
+"""After the longest drain: time for signals, the kill, and reading the logs to their end."""
+Changed = Callable[[Instance, Instance], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What to run. ``changed`` is told of every change of an instance (used by ``serve``)."""
+
+    daemon: DaemonSettings
+    instances: Sequence[Translated]
+    admins: frozenset[int] = frozenset()
+    changed: Changed | None = None
+    prepared: Callable[[Shell], None] | None = None
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def run(setup: Setup) -> None:
+    """Until ``setup.stop`` or a signal. Raises SocketProblem, AlreadyRunning and the like before
+    anything has been started.
+    """
+    state_directory = Path(setup.daemon.state_directory)
+    lock, state_file, history = wiring.open_store(state_directory)
+    backend = wiring.open_log_backend(setup.daemon.log_backend, state_directory)
+    ports = wiring.open_ports(backend, state_directory)
+    document, state_problem = state_file.read()
+    await history.open()
+    recorder = Recorder(cast("HistoryStore", history), state_file, ports.clock, 0)
+    await _restore(recorder, history, [one.spec.name for one in setup.instances])
+    recorder.set_condition("state-file", state_problem)
+    recorder.set_condition("history", history.condition)
+    instances = _instances(setup, document, ports, recorder)
+    shell = _shell(setup, ports, recorder, instances, state_directory)
+    answers = Answers(shell, setup.admins, os.getpid(), ports.clock.wall_seconds())
+    server = await serve_socket(answers, setup.daemon.socket, setup.daemon.group)
+    try:
+        _tell_conditions(shell, backend.self_test())
+        if setup.prepared is not None:
+            setup.prepared(shell)
+        await _serve(setup, shell, server)
+    finally:
+        await server.stop()
+        await recorder.settle()
+        await history.close()
+        lock.close()
+
+
+def _shell(
+    setup: Setup,
+    ports: Ports,
+    recorder: Recorder,
+    instances: list[Instance],
+    state_directory: Path,
+) -> Shell:
+    loop = Loop(instances)
+    shell = Shell(
+        ports=ports,
+        loop=loop,
+        timers=Timers(loop.post, ports.clock),
+        recorder=recorder,
+        instances={one.spec.name: one for one in setup.instances},
+        state_directory=state_directory,
+        max_concurrent_starts=setup.daemon.max_concurrent_starts,
+        environment=wiring.engine_environment(),
+    )
+    boot_id = ports.clock.boot_id()
+    saved = {name: durable.to_document(one, boot_id) for name, one in loop.instances.items()}
+
+    def stepped(name: str, before: Instance, after: Instance) -> None:
+        kept = durable.to_document(after, boot_id)
+        if kept != saved[name]:
+            if kept["envelopes"] != saved[name]["envelopes"]:
+                recorder.save_learned(name, {"envelopes": kept["envelopes"]})
+            saved[name] = kept
+            recorder.save_state({"schema": 1, "instances": dict(saved)})
+        if setup.changed is not None:
+            setup.changed(before, after)
+
+    loop.connect(lambda name, effect: perform(shell, name, effect), stepped)
+    return shell
+
+
+def _instances(
+    setup: Setup, document: dict[str, object], ports: Ports, recorder: Recorder
+) -> list[Instance]:
+    known = document.get("instances")
+    kept = known if isinstance(known, dict) else {}
+    boot_id = ports.clock.boot_id()
+    found = []
+    for translated in setup.instances:
+        name = translated.spec.name
+        instance = durable.from_document(translated.spec, kept.get(name), boot_id)
+        most = max(
+            (cast("int", one.get("number", 0)) for one in recorder.attempts.get(name, [])),
+            default=0,
+        )
+        found.append(durable.with_attempts(instance, most))
+    return found
+
+
+async def _restore(recorder: Recorder, history: object, names: list[str]) -> None:
+    """Numbers go on where the history ends; the newest incident of each instance is kept."""
+    store = cast("HistoryStore", history)
+    numbers = await store.last_numbers()
+    recorder.event_number = numbers.event
+    recorder.incident_number = numbers.incident
+    for name in names:
+        recorder.attempts[name] = await store.attempts(name, 20)
+        newest = await store.incidents(name, 1)
+        if newest:
+            full = await store.incident(cast("int", newest[0]["number"]))
+            recorder.last_incidents[name] = cast("IncidentDocument", full or newest[0])
+
+
+def _tell_conditions(shell: Shell, log_problem: str | None) -> None:
+    recorder = shell.recorder
+    recorder.set_condition("log-backend", log_problem)
+    if shell.ports.groups.kind != "cgroup":
+        recorder.set_condition(
+            "cgroup",
+            "no writable cgroup2 here: engines are held together by session and process group only",
+        )
+
+
+async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
+    running = shell.start(shell.loop.run())
+    if any(one.spec.gpus for one in setup.instances):
+        shell.start(sample_gpus(shell))
+    else:
+        shell.gpu_view.problem = "not read: no instance uses a GPU"
+    shell.start(pet_watchdog(shell))
+    _start_wanted(shell)
+    _listen_to_signals(setup, shell)
+    shell.ports.notifier.ready()
+    log.info("daemon-ready", socket=server.path, pid=os.getpid())
+    await setup.stop.wait()
+    shell.ports.notifier.stopping()
+    await _stop_all(setup, shell)
+    running.cancel()
+    await shell.cancel_tasks()
+    shell.lanes.close()
+
+
+def _start_wanted(shell: Shell) -> None:
+    for name, instance in shell.loop.instances.items():
+        if instance.wanted and instance.state is State.STOPPED:
+            shell.post(name, StartRequested(shell.now(), instance.wanted_by))
+
+
+def _listen_to_signals(setup: Setup, shell: Shell) -> None:
+    """The first SIGTERM or SIGINT stops with a drain, the second without."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if setup.stop.is_set():
+            for name in shell.loop.instances:
+                shell.post(name, _daemon_stop(shell, now=True))
+        setup.stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def _daemon_stop(shell: Shell, *, now: bool = False) -> StopRequested:
+    return StopRequested(shell.now(), "the daemon's own stop", now=now, keep_wanted=True)
+
+
+async def _stop_all(setup: Setup, shell: Shell) -> None:
+    """Stop every engine; wanted states stay as they are for the next start of the daemon."""
+    shell.closing = True
+    for name in shell.loop.instances:
+        shell.post(name, _daemon_stop(shell))
+    longest = max((one.spec.drain_seconds for one in setup.instances), default=0.0)
+    deadline = shell.now() + longest + STOP_SPARE_SECONDS
+    while shell.now() < deadline:
+        await asyncio.sleep(0.02)
+        idle = all(instance.state in IDLE for instance in shell.loop.instances.values())
+        if idle and not shell.live and not shell.launching:
+            return
+    log.error("engines-remain", instances=sorted(shell.live))
