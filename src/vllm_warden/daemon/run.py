@@ -49,8 +49,9 @@ class Setup:
 
 
 async def run(setup: Setup) -> None:
-    """Until ``setup.stop`` or a signal. Raises SocketProblem, AlreadyRunning and the like before
-    anything has been started.
+    """Run until ``setup.stop`` or a signal.
+
+    Raises SocketProblem, AlreadyRunning and the like before anything has been started.
     """
     state_directory = Path(setup.daemon.state_directory)
     lock, state_file, history = wiring.open_store(state_directory)
