@@ -15,7 +15,7 @@ from vllm_warden.api.server import serve_socket
 class RunningServer:
     """The server in a loop of its own thread, so that blocking clients can be used against it."""
 
-    def __init__(self, path: str, service_of) -> None:
+    def __init__(self, path: str, service_of):
         self.path = path
         self.client = Client(path)
         self._loop = asyncio.new_event_loop()
@@ -31,13 +31,13 @@ class RunningServer:
     def call(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
 
-    def publish(self, *event: str) -> int:
+    def publish(self, *event: str):
         async def publish():
             return self.service.publish(*event)
 
         return self.call(publish())
 
-    def close(self) -> None:
+    def close(self):
         self.call(self.server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
@@ -48,7 +48,7 @@ class RunningServer:
 def start_server(tmp_path):
     with contextlib.ExitStack() as stack:
 
-        def start(service_of=None, path=None) -> RunningServer:
+        def start(service_of=None, path=None):
             default = lambda: FakeService(documents.status(documents.instance()))  # noqa: E731
             server = RunningServer(str(path or tmp_path / "api.sock"), service_of or default)
             stack.callback(server.close)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from vllm_warden.api.service import Document
+
 GIB = 1 << 30
 NOW = 1_764_000_000.0
 
 
-def gpu(index: int, *, used_gib: float = 0, instances=(), holders=(), error=None) -> dict:
+def gpu(index: int, *, used_gib: float = 0, instances=(), holders=(), error=None) -> Document:
     total = 97887 * (1 << 20)
     return {
         "index": index,
@@ -20,8 +22,8 @@ def gpu(index: int, *, used_gib: float = 0, instances=(), holders=(), error=None
     }
 
 
-def instance(name: str = "minimax-m25", **changes) -> dict:
-    document = {
+def instance(name: str = "minimax-m25", **changes) -> Document:
+    document: Document = {
         "name": name,
         "state": "ready",
         "wanted": "running",
@@ -46,7 +48,7 @@ def instance(name: str = "minimax-m25", **changes) -> dict:
     return {**document, **changes}
 
 
-def status(*instances: dict, gpus=(), gpus_problem=None, conditions=()) -> dict:
+def status(*instances: Document, gpus=(), gpus_problem=None, conditions=()) -> Document:
     return {
         "schema": 1,
         "daemon": {
@@ -63,8 +65,8 @@ def status(*instances: dict, gpus=(), gpus_problem=None, conditions=()) -> dict:
     }
 
 
-def sampler_incident(**changes) -> dict:
-    document = {
+def sampler_incident(**changes) -> Document:
+    document: Document = {
         "number": 7,
         "instance": "minimax-m25",
         "opened": NOW - 8000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from vllm_warden.api.service import Accepted, ChangeRequest, Document, Refused
 
@@ -39,9 +40,14 @@ class FakeService:
         return self.document
 
     def instance(self, name: str) -> Document | None:
-        for entry in self.document["instances"]:
+        for entry in cast("list[Document]", self.document["instances"]):
             if entry["name"] == name:
-                detail = {"attempts": [], "launch_command": "", "explanation": [], "incident": None}
+                detail: Document = {
+                    "attempts": [],
+                    "launch_command": "",
+                    "explanation": [],
+                    "incident": None,
+                }
                 return {**entry, **detail, **self.details.get(name, {})}
         return None
 

@@ -21,12 +21,10 @@ KEEP_ALIVE_SECONDS = 15.0
 class Backlog:
     """Documents between the daemon and one reader: at most ``capacity``, then dropped, counted."""
 
-    def __init__(
-        self, capacity: int = CAPACITY, patience_seconds: float = PATIENCE_SECONDS
-    ) -> None:
+    def __init__(self, capacity: int = CAPACITY, patience_seconds: float | None = None) -> None:
         self._items: deque[Document] = deque()
         self._capacity = capacity
-        self._patience_seconds = patience_seconds
+        self._patience_seconds = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
         self._dropped = 0
         self._stalled = False
         self._ended = False
