@@ -80,6 +80,7 @@ def read(evidence: Evidence) -> Reading:
     findings = [*reader.findings, *_counted(evidence, phase)]
     unnamed = []
     for one in raised:
+        _place(one)
         matches = [row for row in _ON_RAISED if row.detect.sees(one)]  # type: ignore[union-attr,arg-type]
         admitted = [row for row in matches if _admissible(one, row)]
         role_after = _is_after(one.line, reader.stopped_at)
@@ -196,7 +197,9 @@ def _may_be_unnamed_cause(raised: Raised) -> bool:
 
 
 def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
-    phase, site = _place(raised)
+    phase, site = raised.phase, raised.site
+    if phase is None:
+        phase, site = raised.before, site_of(raised.before, raised.functions)
     return Finding(
         row,
         raised.line,
@@ -209,19 +212,18 @@ def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
     )
 
 
-def _place(raised: Raised) -> tuple[Phase | None, Site | None]:
-    """Phase and site: from the call stack, else from where the log was."""
+def _place(raised: Raised) -> None:
+    """Settle phase and site where the stack was cut and text or position tell more."""
     if raised.phase is Phase.SERVING and raised.before in PHASES_AFTER_KV:
-        return Phase.WARMUP, site_of(Phase.WARMUP, raised.functions)  # a cut stack: not ready yet
+        raised.phase = Phase.WARMUP  # a cut stack: the engine was not ready yet
+        raised.site = site_of(raised.phase, raised.functions)
     if raised.phase is not None:
-        return raised.phase, raised.site
-    for words, site in (("warming up sampler", Site.SAMPLER), ("warming up pooler", Site.POOLER)):
-        if words in raised.whole:
-            return _before_or_after_kv(raised.before), site
-    if "_dummy_sampler_run" in raised.functions:
-        return _before_or_after_kv(raised.before), Site.SAMPLER
-    return raised.before, site_of(raised.before, raised.functions)
-
-
-def _before_or_after_kv(before: Phase | None) -> Phase:
-    return Phase.PROFILE if before in (Phase.LOAD, Phase.PROFILE) else Phase.WARMUP
+        return
+    after_kv = raised.before not in (Phase.LOAD, Phase.PROFILE)
+    if "warming up sampler" in raised.whole or "_dummy_sampler_run" in raised.functions:
+        raised.site = Site.SAMPLER
+    elif "warming up pooler" in raised.whole:
+        raised.site = Site.POOLER
+    else:
+        return
+    raised.phase = Phase.WARMUP if after_kv else Phase.PROFILE

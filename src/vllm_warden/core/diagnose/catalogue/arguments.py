@@ -176,19 +176,6 @@ SIGNATURES = (
         caution="The holder may be an earlier engine that has not let go yet.",
     ),
     Signature(
-        id="options-refused",
-        failure=_CONFIGURATION,
-        detect=Raises(
-            "ValidationError",
-            "validation error",
-            re.compile(r"validation errors? for (?:\w{0,60}Config|\w{0,60}Args)\b"),
-        ),
-        summary="vLLM refused a value or a combination of values of its configuration.",
-        caution=_OWN,
-        weight=Weight.ROOT,
-        phase=Phase.ARGS,
-    ),
-    Signature(
         id="combination-refused",
         failure=_CONFIGURATION,
         detect=Raises(
@@ -201,5 +188,18 @@ SIGNATURES = (
         ),
         summary="vLLM refused a combination of options.",
         caution=_OWN,
+    ),
+    Signature(
+        id="options-refused",
+        failure=_CONFIGURATION,
+        detect=Raises(
+            "ValidationError",
+            "validation error",
+            re.compile(r"validation errors? for (?:\w{0,60}Config|\w{0,60}Args)\b"),
+        ),
+        summary="vLLM refused a value or a combination of values of its configuration.",
+        caution=_OWN,
+        weight=Weight.ROOT,
+        phase=Phase.ARGS,
     ),
 )
