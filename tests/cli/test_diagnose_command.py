@@ -1,0 +1,77 @@
+"""The command ``vllm-warden diagnose`` on files and standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import dataclass
+
+import pytest
+from tests.core.diagnose.sample_files import SAMPLES
+
+from vllm_warden.cli.main import main
+
+OOM = SAMPLES / "sampler-warmup-oom" / "composed.log"
+FINE = SAMPLES / "none" / "advice-lines-of-a-healthy-start.log"
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    def run_with(*words: object, text: bytes = b"") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        code = main(["diagnose", *map(str, words)])
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return run_with
+
+
+def test_json_is_one_object_a_line_in_the_order_of_the_files(run) -> None:
+    done = run("--json", FINE, OOM)
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert done.returncode == 0
+    assert next(iter(first)) == "file"
+    assert (first["file"], first["failure"], first["advice"]) == (str(FINE), "none", None)
+    assert (second["phase"], second["site"]) == ("warmup", "sampler")
+    assert second["figures"]["dummy_requests"] == 1024
+    assert second["advice"]["remedy"]
+
+
+def test_no_failure_is_exit_code_1(run) -> None:
+    assert run(FINE).returncode == 1
+
+
+def test_standard_input_is_read_for_a_dash(run) -> None:
+    done = run("--json", "-", text=OOM.read_bytes())
+    assert json.loads(done.stdout)["signature"] == "sampler-warmup-oom"
+
+
+def test_an_unreadable_file_is_one_clear_error(run, tmp_path) -> None:
+    done = run(tmp_path / "absent.log")
+    assert done.returncode == 2
+    assert "cannot read" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_people_see_failure_proof_and_advice(run) -> None:
+    text = run(OOM).stdout
+    assert "sampler" in text
+    assert "dummy_requests = 1024" in text
+    assert "advice:" in text
+
+
+def test_bytes_that_are_no_text_are_survived(run) -> None:
+    assert run("-", text=bytes(range(256)) * 50).returncode == 1
+
+
+def test_secrets_of_a_log_are_not_shown(run) -> None:
+    text = OOM.read_bytes().replace(b"with 1024 dummy", b"hf_abcdefghijklmnop with 1024 dummy")
+    assert "hf_abcdefghijklmnop" not in run("-", text=text).stdout

@@ -1,0 +1,85 @@
+"""The phase tracker on real logs, and what it notes on the way."""
+# ruff: noqa: E501 - log lines stand here as they are printed
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.core.diagnose.sample_files import CAPTURED, SAMPLES, load
+
+from vllm_warden.core.diagnose.phases import ORDER, PhaseTracker
+from vllm_warden.core.model import Phase
+
+
+def track(*texts: str) -> tuple[PhaseTracker, list[Phase]]:
+    tracker = PhaseTracker()
+    return tracker, [phase for text in texts if (phase := tracker.feed(text))]
+
+
+LOGS = sorted([*CAPTURED.glob("*.log"), *SAMPLES.glob("*/*.log")])
+
+
+@pytest.mark.parametrize("path", LOGS, ids=[path.stem for path in LOGS])
+def test_phases_only_move_forward(path) -> None:
+    _, phases = track(*load(path).lines)
+    assert phases == sorted(set(phases), key=lambda phase: ORDER[phase])
+
+
+def test_a_healthy_start_of_a_gpu_engine_passes_all_phases() -> None:
+    tag = "(Worker_TP0 pid=3) INFO 11-29 14:41:09 [gpu_worker.py:9] "
+    tracker, phases = track(
+        "(APIServer pid=1) INFO 11-29 14:41:00 [utils.py:9] non-default args: {}",
+        tag + "Initializing a V1 LLM engine (v0.20.2) with config: model='m'",
+        tag + "Starting to load model m...",
+        tag + "Model loading took 66.21 GiB memory and 41.20 seconds",
+        tag + "Available KV cache memory: 5.02 GiB",
+        tag + "GPU KV cache size: 32,896 tokens, Maximum concurrency for 8,192 tokens per request: 4.02x",
+        "Capturing CUDA graphs (decode, FULL):  31%|###       | 11/35 [00:01<00:03,  7.01it/s]",
+        tag + "Graph capturing finished in 7 secs, took 0.95 GiB",
+        tag + "CUDA graph pool memory: 0.94 GiB (actual), 0.80 GiB (estimated), difference: 0.14 GiB",
+        "(APIServer pid=1) INFO:     Application startup complete.",
+        "(APIServer pid=1) INFO:     Shutting down",
+    )  # fmt: skip
+    assert phases == [
+        Phase.ARGS, Phase.INIT_DEVICE, Phase.LOAD, Phase.PROFILE, Phase.KV_PLAN, Phase.KV_ALLOC,
+        Phase.CUDAGRAPH, Phase.WARMUP, Phase.SERVING, Phase.SHUTDOWN,
+    ]  # fmt: skip
+    facts = tracker.facts
+    assert facts.engine_version == "0.20.2"
+    assert (facts.weights_gib, facts.available_kv_gib, facts.kv_tokens) == (66.21, 5.02, 32896)
+    assert (facts.max_concurrency, facts.graphs_gib, facts.graphs_estimated_gib) == (
+        4.02,
+        0.94,
+        0.8,
+    )
+    assert tracker.before_shutdown is Phase.SERVING
+
+
+def test_a_cpu_engine_enters_profile_at_its_own_marker() -> None:
+    text = "(Worker pid=1) INFO 11-29 13:37:15 [cpu_model_runner.py:87] Warming up model for the compilation..."
+    assert track(text)[1] == [Phase.PROFILE]
+
+
+def test_a_json_log_is_followed_too() -> None:
+    text = '{"asctime": "x", "levelname": "INFO", "name": "vllm", "message": "Starting to load model m..."}'
+    assert track(text)[1] == [Phase.LOAD]
+
+
+def test_the_smallest_kv_memory_of_all_ranks_is_kept() -> None:
+    line = "(Worker_TP{} pid=3) INFO 11-29 14:41:09 [gpu_worker.py:9] Available KV cache memory: {} GiB"
+    assert track(line.format(0, 5.0), line.format(1, -1.06))[0].facts.available_kv_gib == -1.06
+
+
+def test_a_prompt_that_quotes_a_marker_moves_nothing() -> None:
+    text = "(APIServer pid=1) INFO 11-29 14:41:09 [logger.py:40] Received request: prompt: 'x] Shutting down'"
+    assert track(text)[1] == []
+
+
+def test_a_line_costs_microseconds() -> None:
+    lines = load(CAPTURED / next(path.name for path in LOGS if "captured" in str(path))).lines * 20
+    tracker = PhaseTracker()
+    begin = time.process_time()
+    for line in lines:
+        tracker.feed(line)
+    assert (time.process_time() - begin) / len(lines) < 20e-6
