@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from vllm_warden.api.service import Document
 
 GIB = 1 << 30
@@ -114,3 +116,8 @@ def sampler_incident(**changes) -> Document:
         "resolution": "ready 8 min 20 s later",
     }  # fmt: skip
     return {**document, **changes}
+
+
+def first_instance(document: Document) -> Document:
+    [entry] = cast("list[Document]", document["instances"])
+    return entry

@@ -72,7 +72,7 @@ class FakeService:
                     after += 1
                     yield document
                 news = self.news
-                if after == len(self.events):
+                if after >= len(self.events):
                     await news.wait()
         finally:
             self.streams_open -= 1

@@ -137,7 +137,8 @@ def _title(instance: InstanceDocument, now: float, style: Style) -> list[str]:
         parts.append(f"attempt {instance['attempt']}")
     if state != "stopped" and instance["wanted"] == "stopped":
         parts.append("wanted: stopped")
-    title = f"{style.paint(instance['name'], 'bold')}  {style.paint(text, look)} {', '.join(parts)}"
+    state_text = " ".join([style.paint(text, look), ", ".join(parts)]).rstrip()
+    title = f"{style.paint(instance['name'], 'bold')}  {state_text}"
     if not instance["gpus"]:
         return [title]
     return [title, *_labelled("GPUs", ranges(instance["gpus"]) + _memory(instance), style)]
