@@ -1,0 +1,305 @@
+"""History survives; when it cannot, the daemon runs on and says what is wrong."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vllm_warden.adapters.store import history as history_module
+from vllm_warden.adapters.store import schema
+from vllm_warden.adapters.store import tables as tables_module
+from vllm_warden.adapters.store.history import History, LastNumbers
+from vllm_warden.adapters.store.lock import AlreadyRunning, StateDirectoryError, StateLock
+from vllm_warden.adapters.store.state_file import StateFile
+
+
+def event(number, **more):
+    return {"number": number, "instance": "one", **more}
+
+
+async def fill(history):
+    for number in range(1, 6):
+        await history.append_event(event(number, text=f"event {number}"))
+    await history.save_incident(1, {"instance": "one", "failure": "gpu_out_of_memory"})
+    await history.save_incident(2, {"instance": "two", "failure": "unknown"})
+    await history.save_incident(2, {"instance": "two", "failure": "port_in_use"})
+    await history.save_attempt("one", 7, {"attempt": 7})
+    await history.save_learned("one", {"max_num_seqs": 256})
+
+
+async def check(history):
+    assert [row["number"] for row in await history.events_after(3, 10)] == [4, 5]
+    assert [row["number"] for row in await history.events_after(0, 2)] == [1, 2]
+    assert [row["failure"] for row in await history.incidents(None, 10)] == [
+        "port_in_use",
+        "gpu_out_of_memory",
+    ]
+    assert len(await history.incidents("one", 10)) == 1
+    assert await history.incident(2) == {"instance": "two", "failure": "port_in_use"}
+    assert await history.incident(99) is None
+    assert await history.attempts("one", 5) == [{"attempt": 7}]
+    assert await history.learned() == {"one": {"max_num_seqs": 256}}
+    assert await history.last_numbers() == LastNumbers(5, 2, {"one": 7})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history.db"
+
+
+def test_everything_written_is_there_after_a_restart(path):
+    async def scenario():
+        first = History(path)
+        assert await first.open() is None
+        await fill(first)
+        await check(first)
+        await first.close()
+        second = History(path)
+        assert await second.open() is None
+        await check(second)
+        await second.save_learned("one", None)
+        assert await second.learned() == {}
+        await second.close()
+
+    asyncio.run(scenario())
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_an_empty_history_counts_from_zero(path):
+    async def scenario():
+        history = History(path)
+        assert await history.last_numbers() == LastNumbers(0, 0, {})
+        await history.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_daemon_loses_nothing_that_was_acknowledged(path):
+    script = f"""
+import asyncio, os, signal, sys
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from vllm_warden.adapters.store.history import History
+async def main():
+    history = History(Path({str(path)!r}))
+    await history.save_incident(1, {{"instance": "one"}})
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+    async def scenario():
+        history = History(path)
+        assert await history.incident(1) == {"instance": "one"}
+        assert history.condition is None
+        await history.close()
+
+    asyncio.run(scenario())
+
+
+def test_old_events_and_incidents_go_when_the_cap_is_reached(path, monkeypatch):
+    monkeypatch.setitem(tables_module.CAPS, "events", 100)
+
+    async def scenario():
+        history = History(path)
+        for number in range(1, 301):
+            await history.append_event(event(number))
+        kept = [row["number"] for row in await history.events_after(0, 1000)]
+        assert kept[-1] == 300
+        assert 100 <= len(kept) <= 164
+        await history.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_is_no_database_is_set_aside_and_named(path):
+    path.write_bytes(b"this is not sqlite" * 100)
+
+    async def scenario():
+        told: list[str | None] = []
+        history = History(path, told.append)
+        condition = await history.open()
+        await fill(history)
+        await check(history)
+        await history.close()
+        return condition, told
+
+    condition, told = asyncio.run(scenario())
+    [aside] = path.parent.glob("history.db.corrupt-*")
+    assert aside.read_bytes().startswith(b"this is not sqlite")
+    assert str(aside) in condition
+    assert told == [condition]
+
+
+def test_a_damaged_page_is_found_and_set_aside(path):
+    async def write():
+        history = History(path)
+        for number in range(1, 400):
+            await history.append_event(event(number, text="x" * 200))
+        await history.close()
+
+    asyncio.run(write())
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 9] = os.urandom(4096 * 6)
+    path.write_bytes(content)
+
+    async def scenario():
+        history = History(path)
+        assert "damaged" in (await history.open() or "")
+        await history.append_event(event(400))
+        assert [row["number"] for row in await history.events_after(0, 10)] == [400]
+        await history.close()
+
+    asyncio.run(scenario())
+    assert list(path.parent.glob("history.db.corrupt-*"))
+
+
+def test_a_newer_schema_is_read_but_not_written(path):
+    async def scenario():
+        first = History(path)
+        await fill(first)
+        await first.close()
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+        before = path.read_bytes()
+        second = History(path)
+        assert "schema 99" in (await second.open() or "")
+        await check(second)
+        await second.append_event(event(6))
+        assert len(await second.events_after(5, 10)) == 1
+        await second.close()
+        assert path.read_bytes() == before
+
+    asyncio.run(scenario())
+
+
+def test_without_a_usable_directory_it_lives_in_memory_and_catches_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(history_module, "RETRY_SECONDS", 0.0)
+    path = tmp_path / "later" / "history.db"
+
+    async def scenario():
+        told: list[str | None] = []
+        history = History(path, told.append)
+        assert "kept in memory" in (await history.open() or "")
+        await fill(history)
+        await check(history)
+        path.parent.mkdir()
+        await check(history)
+        assert history.condition is None
+        assert told[-1] is None
+        await history.close()
+        again = History(path)
+        await check(again)
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_fails_while_in_use_does_not_stop_anything(path):
+    async def scenario():
+        history = History(path)
+        await fill(history)
+        blocker = sqlite3.connect(path)
+        blocker.execute("BEGIN IMMEDIATE")
+        await history.append_event(event(6))
+        assert "locked" in (history.condition or "")
+        assert len(await history.events_after(5, 10)) == 1
+        blocker.close()
+        await history.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_disk_does_not_hold_up_the_loop(path, monkeypatch):
+    monkeypatch.setattr(history_module, "DEADLINE_SECONDS", 0.05)
+
+    async def scenario():
+        history = History(path)
+        blocked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        import threading
+
+        gate = threading.Event()
+        history._thread.submit(gate.wait, 20)
+        loop.call_soon(blocked.set)
+        await history.append_event(event(1))
+        assert "did not answer" in (history.condition or "")
+        gate.set()
+        monkeypatch.setattr(history_module, "DEADLINE_SECONDS", 20)
+        assert len(await history.events_after(0, 10)) == 1
+        await history.close()
+
+    asyncio.run(scenario())
+
+
+def test_schema_number_is_written(path):
+    opened = schema.open_history(path)
+    assert opened.connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+    opened.connection.close()
+
+
+def test_a_second_daemon_is_told_the_first_ones_pid(tmp_path):
+    lock = StateLock(tmp_path / "state")
+    with pytest.raises(AlreadyRunning) as caught:
+        StateLock(tmp_path / "state")
+    assert caught.value.pid == os.getpid()
+    assert str(os.getpid()) in str(caught.value)
+    lock.close()
+    StateLock(tmp_path / "state").close()
+
+
+def test_a_killed_daemon_leaves_no_lock(tmp_path):
+    script = f"""
+import os, sys
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from vllm_warden.adapters.store.lock import StateLock
+lock = StateLock(Path({str(tmp_path)!r}))
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    StateLock(tmp_path).close()
+
+
+def test_an_unwritable_state_directory_names_path_and_user(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateDirectoryError) as caught:
+        StateLock(tmp_path / "file" / "state")
+    assert str(tmp_path / "file" / "state") in str(caught.value)
+    assert "as user" in str(caught.value)
+
+
+def test_the_state_file_is_replaced_as_a_whole_and_private(tmp_path):
+    state = StateFile(tmp_path / "state.json")
+    assert state.read() == ({}, None)
+    state.write({"wanted": {"one": "running"}})
+    state.write({"wanted": {"one": "stopped"}})
+    assert state.read() == ({"wanted": {"one": "stopped"}}, None)
+    assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_failed_write_keeps_the_old_state(tmp_path):
+    state = StateFile(tmp_path / "state.json")
+    state.write({"a": 1})
+    with pytest.raises(TypeError):
+        state.write({"a": object()})
+    assert state.read() == ({"a": 1}, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\x00"])
+def test_a_corrupt_state_file_is_set_aside(tmp_path, content):
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+    document, problem = StateFile(path).read()
+    assert document == {}
+    assert "set aside" in (problem or "")
+    assert Path(f"{path}.corrupt").read_bytes() == content
