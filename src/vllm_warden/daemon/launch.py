@@ -39,7 +39,6 @@ async def launch(shell: Shell, name: str, effect: Launch) -> None:
         return
     shell.live[name] = live
     live.stream.start_reading(deliver_to(shell, live))
-    live.stream.expect_more(expecting=True)
     try:
         child = await shell.lanes.launches.call(
             lambda: shell.ports.spawner.spawn(live.plan, live.group, live.stream.writer_fd)

@@ -35,6 +35,11 @@ def connect_own_log(*, quiet: bool = False) -> None:
         log_to_stderr(quiet=quiet)
 
 
+def engine_installation() -> EngineInstallation:
+    """Asks an engine program for its version."""
+    return EngineInstallation(os.environ.get("PATH"))
+
+
 def open_log_backend(name: str, state_directory: Path) -> LogBackend:
     """Raises JournalUnavailable where the journal's Python module is missing."""
     return JournalLog() if name == "journal" else FileLog(state_directory)
@@ -50,7 +55,7 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         watch=ProcessTree(),
         gpus=NvmlGpus(),
         health=HttpHealth(),
-        engine_probe=EngineInstallation(os.environ.get("PATH")),
+        engine_probe=engine_installation(),
         model_probe=ModelDirectory(),
         notifier=SystemdNotifier(),
         port_holder=port_holder,

@@ -1,0 +1,168 @@
+"""``vllm-warden serve``: the daemon for one instance, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vllm_warden.config.settings import DaemonSettings
+from vllm_warden.config.translate import Translated
+from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.core.model import Failure
+from vllm_warden.core.plan.defaults import world_size
+from vllm_warden.core.plan.drop_in import DropIn
+from vllm_warden.core.plan.spec import AdaptSpec, InstanceSpec
+from vllm_warden.daemon.refusal import USAGE, exit_code_of
+from vllm_warden.daemon.run import Setup, run
+from vllm_warden.daemon.shell import Shell
+from vllm_warden.daemon.wiring import connect_own_log, engine_installation
+
+ASKED, NOT_UP = 0, 1
+REFUSED_BY_ENGINE = frozenset(
+    {
+        Failure.CONFIGURATION_INVALID,
+        Failure.PARALLELISM_INVALID,
+        Failure.MODEL_UNSUPPORTED,
+        Failure.MODEL_UNAVAILABLE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ForegroundOptions:
+    """What ``serve`` was told beside the engine's own line."""
+
+    name: str
+    state_directory: Path
+    socket: Path
+    gpus: tuple[int | str, ...] | None = None
+    adapt: AdaptSpec = field(default_factory=AdaptSpec)
+    stay: bool = False
+    termination_log: Path | None = None
+
+
+def serve(line: DropIn, options: ForegroundOptions, environment: Mapping[str, str]) -> int:
+    """Run until asked to stop, or until nothing more will be tried; returns the exit code."""
+    connect_own_log()
+    spec = _spec(line, options, environment)
+    outcome = _Outcome(options)
+    daemon = DaemonSettings(
+        socket=str(options.socket), state_directory=str(options.state_directory), log_backend="file"
+    )
+    setup = Setup(
+        daemon,
+        (Translated(spec),),
+        changed=outcome.changed,
+        prepared=_copy_output,
+    )
+    outcome.stop = setup.stop
+    _say(f"ask it: vllm-warden --socket {options.socket} status {spec.name}")
+    try:
+        asyncio.run(run(setup))
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            raise
+        outcome.code, outcome.text = code, str(error)
+    return outcome.tell()
+
+
+class _Outcome:
+    """Ends ``serve`` when the instance has come to rest without running."""
+
+    def __init__(self, options: ForegroundOptions) -> None:
+        self.code = ASKED
+        self.text = "stopped as asked"
+        self.stop: asyncio.Event | None = None
+        self._stay = options.stay or sys.stdout.isatty()
+        self._termination_log = options.termination_log
+
+    def changed(self, before: Instance, after: Instance) -> None:
+        if before.state is after.state:
+            return
+        if after.state in (State.HELD, State.FAILED):
+            self.code = _code(after)
+            self.text = f"{after.spec.name} is {after.state}: {after.reason}"
+            if not self._stay and self.stop is not None:
+                self.stop.set()
+            elif self._stay:
+                _say(f"{self.text} (Ctrl-C ends; `vllm-warden why` explains)")
+        elif after.state is State.STOPPED and before.state is not State.STOPPED:
+            self.code, self.text = ASKED, f"{after.spec.name} was stopped"
+            if not self._stay and self.stop is not None:
+                self.stop.set()
+        else:
+            self.code, self.text = ASKED, "stopped as asked"
+
+    def tell(self) -> int:
+        """Print the reason as the last line, leave it for a container runtime, return the code."""
+        _say(self.text)
+        if self._termination_log is not None:
+            try:
+                self._termination_log.write_text(self.text + "\n", encoding="utf-8")
+            except OSError as error:
+                _say(f"cannot write {self._termination_log}: {error.strerror}")
+        return self.code
+
+
+def _code(instance: Instance) -> int:
+    if instance.attempts_made == 0:
+        return USAGE
+    diagnosis = instance.diagnosis
+    if diagnosis is not None and diagnosis.failure in REFUSED_BY_ENGINE:
+        return USAGE
+    return NOT_UP
+
+
+def _spec(line: DropIn, options: ForegroundOptions, environment: Mapping[str, str]) -> InstanceSpec:
+    secrets = {} if line.api_key is None else {"VLLM_API_KEY": line.api_key}
+    return InstanceSpec(
+        name=options.name,
+        model=str(Path(line.model).absolute()) if Path(line.model).is_dir() else line.model,
+        gpus=_gpus(line, options, environment),
+        port=line.port or 8000,
+        host=line.host or "127.0.0.1",
+        command=line.command,
+        secret_environment=secrets,
+        engine=line.engine,
+        extra_args=line.extra,
+        adapt=options.adapt,
+    )
+
+
+def _gpus(
+    line: DropIn, options: ForegroundOptions, environment: Mapping[str, str]
+) -> tuple[int | str, ...]:
+    """As told; none for a CPU engine; else CUDA_VISIBLE_DEVICES; else the first ones needed."""
+    if options.gpus is not None:
+        return options.gpus
+    if engine_installation().facts(line.command).is_cpu:
+        return ()
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        words = [word.strip() for word in visible.split(",") if word.strip()]
+        return tuple(int(word) if word.isdecimal() else word for word in words)
+    count = world_size(line.engine)
+    _say(f"using GPU {', '.join(str(index) for index in range(count))} (set --gpus to choose)")
+    return tuple(range(count))
+
+
+def _copy_output(shell: Shell) -> None:
+    """The engine's lines go to our own output too, as they did before we stood in front."""
+
+    def copy(_instance: str, _attempt: int, records: Sequence[LogRecord]) -> None:
+        try:
+            sys.stdout.write("".join(f"{record.text}\n" for record in records))
+            sys.stdout.flush()
+        except (BrokenPipeError, BlockingIOError):
+            shell.line_listeners.discard(copy)
+
+    shell.line_listeners.add(copy)
+
+
+def _say(text: str) -> None:
+    print(f"vllm-warden: {text}", file=sys.stderr, flush=True)

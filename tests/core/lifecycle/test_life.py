@@ -1,0 +1,263 @@
+"""Lives of an instance, told as a person would tell them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from signal import SIGINT, SIGTERM
+
+import pytest
+from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
+
+from vllm_warden.core.diagnose.evidence import LostProcess
+from vllm_warden.core.lifecycle import events as ev
+from vllm_warden.core.lifecycle.states import State
+from vllm_warden.core.model import Failure, Mode
+from vllm_warden.core.plan.spec import AdaptSpec, InstanceSpec
+
+SPEC = InstanceSpec("tiny", "/m", (), engine={"max_num_seqs": 1024, "max_num_batched_tokens": 2048})
+
+
+@pytest.fixture
+def room() -> MachineRoom:
+    return MachineRoom(SPEC)
+
+
+def test_a_healthy_life_goes_through_waiting_and_starting_to_ready(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+
+    assert room.states == [State.WAITING, State.STARTING, State.READY]
+
+
+def test_a_sampler_oom_in_profiling_is_relaunched_once_with_fewer_sequences(
+    room: MachineRoom,
+) -> None:
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM)
+    room.open_gate()
+    room.ready()
+
+    assert [launch.settings["max_num_seqs"] for launch in room.launches] == [1024, 256]
+    assert room.state is State.READY
+    assert room.instance.degraded
+
+
+def test_learned_settings_are_used_at_the_next_start(room: MachineRoom) -> None:
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM)
+    room.open_gate()
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
+    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.start()
+
+    assert room.launches[-1].settings["max_num_seqs"] == 256
+
+
+def test_mode_restart_repeats_unchanged_and_ends_held() -> None:
+    room = MachineRoom(replace(SPEC, adapt=AdaptSpec(mode=Mode.RESTART)))
+    room.start()
+    for _ in range(3):
+        room.die(1, *PROFILE_SAMPLER_OOM)
+        room.advance(400)
+        if room.looks:
+            room.open_gate()
+
+    assert {launch.settings["max_num_seqs"] for launch in room.launches} == {1024}
+    assert len(room.launches) == 3
+    assert room.state is State.HELD
+
+
+def test_mode_observe_says_what_it_would_do_and_holds() -> None:
+    room = MachineRoom(replace(SPEC, adapt=AdaptSpec(mode=Mode.OBSERVE)))
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM)
+
+    assert room.state is State.HELD
+    assert "would relaunch with max_num_seqs 1024 -> 256" in room.instance.reason
+
+
+def test_incomplete_evidence_moves_no_knob(room: MachineRoom) -> None:
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM, incomplete=True)
+    room.advance(10)
+    room.open_gate()
+
+    assert room.launches[-1].settings["max_num_seqs"] == 1024
+    assert "incomplete" in room.incidents[-1].decision.reason
+
+
+def test_exit_status_zero_of_a_serving_engine_is_a_crash(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.die(0)
+
+    assert room.state is State.WAITING
+    assert room.incidents[-1].diagnosis.failure is not Failure.NONE
+
+
+def test_the_second_unchanged_relaunch_after_a_crash_waits_five_seconds(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.die(0)
+    room.open_gate()
+    room.ready()
+    room.die(0)
+
+    assert room.state is State.BACKOFF
+    room.advance(4.9)
+    assert room.state is State.BACKOFF
+    room.advance(0.7)
+    assert room.state is State.WAITING
+
+
+def test_a_lost_worker_is_diagnosed_without_waiting_for_the_parent(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    lost = LostProcess(77, "VLLM::Worker_TP1", 1)
+    room.tell(ev.EngineLost(room.now, room.attempt, lost))
+    room.advance(2.1)
+
+    assert room.collecting == [1]
+    assert room.instance.attempt is not None
+    assert room.instance.attempt.lost == (lost,)
+
+
+def test_stop_while_starting_interrupts_then_terminates_then_kills(room: MachineRoom) -> None:
+    room.start()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.advance(2.1)
+    room.advance(8.1)
+
+    assert room.signals == [SIGINT, SIGTERM]
+    assert room.releasing == [1]
+
+
+def test_stop_while_serving_terminates_once_and_kills_at_the_deadline(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.advance(34)
+    assert room.releasing == []
+    room.advance(2)
+
+    assert room.signals == [SIGTERM]
+    assert room.releasing == [1]
+
+
+def test_restart_comes_back_and_stop_does_not(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.RestartRequested(room.now, "test"))
+    room.tell(ev.ProcessExited(room.now, 1, 0))
+    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+
+    assert room.state is State.WAITING
+
+
+def test_a_stop_that_arrives_during_diagnosis_is_obeyed_and_the_incident_kept(
+    room: MachineRoom,
+) -> None:
+    room.start()
+    room.tell(ev.ProcessExited(room.now, 1, 1))
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.gather(*PROFILE_SAMPLER_OOM)
+
+    assert room.state is State.STOPPED
+    assert len(room.incidents) == 1
+
+
+def test_hold_leaves_a_running_engine_alone_but_never_relaunches_it(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.HoldRequested(room.now, "test"))
+    assert room.state is State.READY
+    room.die(0)
+
+    assert room.state is State.HELD
+    assert len(room.launches) == 1
+
+
+def test_resume_and_start_leave_a_hold(room: MachineRoom) -> None:
+    room.tell(ev.HoldRequested(room.now, "test"))
+    assert room.state is State.HELD
+    room.tell(ev.ResumeRequested(room.now, "test"))
+
+    assert room.state is State.WAITING
+
+
+def test_a_hopeless_fault_fails_the_instance_without_a_launch(room: MachineRoom) -> None:
+    room.tell(ev.StartRequested(room.now, "test"))
+    room.close_gate("no such program", hopeless=True)
+
+    assert room.state is State.FAILED
+    assert not room.launches
+
+
+def test_a_fault_that_may_pass_is_waited_for_and_looked_at_again(room: MachineRoom) -> None:
+    room.tell(ev.StartRequested(room.now, "test"))
+    room.close_gate()
+    assert room.instance.gate_text == "model: no such directory"
+    room.advance(1)
+    room.open_gate()
+
+    assert room.state is State.STARTING
+
+
+def test_the_gate_announces_a_reason_once_not_at_every_look(room: MachineRoom) -> None:
+    room.tell(ev.StartRequested(room.now, "test"))
+    for _ in range(5):
+        room.close_gate()
+        room.advance(1)
+
+    assert room.announced.count("gate-waiting") == 1
+
+
+def test_the_restart_budget_ends_in_a_hold_that_names_it(room: MachineRoom) -> None:
+    room.start()
+    for _ in range(3):
+        room.die(1)
+        room.advance(400)
+        if room.looks:
+            room.open_gate()
+
+    assert room.state is State.HELD
+    assert "restart budget is spent" in room.instance.reason
+    assert len(room.launches) == 3
+
+
+def test_a_soak_refills_the_budget_and_proves_the_settings(room: MachineRoom) -> None:
+    room.start()
+    room.die(1)
+    room.advance(10)
+    room.open_gate()
+    room.ready()
+    room.advance(1801)
+    room.tell(ev.RequestsServed(room.now, room.attempt, 99))
+    assert room.instance.ledger
+    room.tell(ev.RequestsServed(room.now, room.attempt, 100))
+
+    assert room.instance.ledger == ()
+    assert room.instance.envelope.proven == {}
+
+
+def test_reports_of_an_older_attempt_change_nothing(room: MachineRoom) -> None:
+    room.start()
+    room.die(1)
+    room.advance(10)
+    room.open_gate()
+    before = room.instance
+    room.tell(ev.ProcessExited(room.now, 1, 1))
+    room.tell(ev.BecameReady(room.now, 1))
+
+    assert room.instance is before
+
+
+def test_the_daemons_own_stop_keeps_the_wanted_state(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "daemon", keep_wanted=True))
+
+    assert room.state is State.STOPPING
+    assert room.instance.wanted
