@@ -26,7 +26,7 @@ from vllm_warden.simulation.plan import SPEED
 from vllm_warden.simulation.program import write_program
 
 INSTANCE = "minimax-m25"
-LINGER_SECONDS = 4.0
+LINGER_SECONDS = 7.0
 """How long the simulated driver takes to give back memory; real ones take longer for 95 GB."""
 
 STOP_SECONDS = 15.0
@@ -43,7 +43,7 @@ gpus = [0, 1, 2, 3]
 port = {port}
 user = {user}
 command = [{program}, "serve"]
-environment = {{ {gpus_name} = {gpus}, {speed_name} = "{speed}", NO_COLOR = "1" }}
+environment = {{ {gpus_name} = {gpus}, {speed_name} = "{speed}" }}
 
 [instance.{name}.engine]
 tensor_parallel_size = 4

@@ -48,6 +48,7 @@ class DemoState:
     reason: str = ""
     gpus: list[Json] = field(default_factory=list)
     used_by_instance: tuple[int, ...] = ()
+    processes: Mapping[str, object] = field(default_factory=dict)
     attempts: dict[int, Attempt] = field(default_factory=dict)
     incident: Json | None = None
     gate: str | None = None
@@ -137,6 +138,7 @@ def _see_instance(state: DemoState, instance: Json) -> None:
     gpus = instance.get("gpus")
     if isinstance(gpus, list):
         state.used_by_instance = tuple(int(gpu) for gpu in gpus)
+    state.processes = part(part(instance, "pids"), "engine")
     gate = part(instance, "gate")
     if gate and state.state == "waiting":
         state.gate = str(gate.get("text"))

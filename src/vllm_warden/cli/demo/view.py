@@ -11,6 +11,7 @@ from rich.text import Text
 from vllm_warden.api.client import Json
 from vllm_warden.cli.demo.state import ORDER, PHASES, Attempt, DemoState, as_number, listed
 from vllm_warden.cli.demo.words import (
+    arithmetic_words,
     change_words,
     decision_words,
     price_words,
@@ -26,6 +27,9 @@ SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_CELLS = 48
 WORKER_COLOURS = ("cyan", "blue", "magenta", "green")
 EVENTS_SHOWN = 4
+EVENTS_DRAWN_OTHERWISE = frozenset({"phase-entered", "settings-changed"})
+NOBODYS_FRACTION = 0.02
+"""Less than this is what driver and firmware keep for themselves."""
 
 
 def frame(state: DemoState, width: int = 100) -> RenderableType:
@@ -101,11 +105,24 @@ def _gpus(state: DemoState) -> RenderableType:
         if index not in state.used_by_instance and not listed(gpu, "holders"):
             idle.append(index)
             continue
-        table.add_row(f"GPU {index}", _bar(gpu, index), _amount(gpu), _holder(gpu))
+        owner = _owner(state, gpu, index)
+        table.add_row(f"GPU {index}", _bar(gpu, index, owner), _amount(gpu), _who(gpu, owner))
     if idle:
         span = f"{idle[0]}-{idle[-1]}" if len(idle) > 1 else str(idle[0])
         table.add_row(Text(f"GPU {span}", style="dim"), Text("idle", style="dim"), "", "")
     return table
+
+
+def _owner(state: DemoState, gpu: Json, index: int) -> str:
+    """Who holds the memory; the daemon names holders of a GPU only when it looked for them."""
+    if holders := listed(gpu, "holders"):
+        return ", ".join(f"{each.get('command')} ({each.get('pid')})" for each in holders)
+    if index in state.used_by_instance:
+        rank = f"TP{state.used_by_instance.index(index)}"
+        for pid, title in state.processes.items():
+            if str(title).endswith(rank):
+                return f"{title} ({pid})"
+    return ""
 
 
 def _used_fraction(gpu: Json) -> float:
@@ -113,16 +130,13 @@ def _used_fraction(gpu: Json) -> float:
     return 1 - as_number(gpu.get("free_bytes")) / total if total else 0.0
 
 
-def _bar(gpu: Json, index: int) -> Text:
+def _bar(gpu: Json, index: int, owner: str) -> Text:
     if gpu.get("error"):
         return Text(f"unknown: {harmless(str(gpu['error']))}", style="red")
     filled = round(_used_fraction(gpu) * BAR_CELLS)
-    owned = bool(listed(gpu, "holders"))
-    colour = WORKER_COLOURS[index % len(WORKER_COLOURS)] if owned else "yellow"
-    if _used_fraction(gpu) > 0.97:
-        colour = "red"
+    colour = WORKER_COLOURS[index % len(WORKER_COLOURS)] if owner else "yellow"
     return Text.assemble(
-        ("█" * filled if owned else "▒" * filled, colour), ("─" * (BAR_CELLS - filled), "dim")
+        (("█" if owner else "▒") * filled, colour), ("─" * (BAR_CELLS - filled), "dim")
     )
 
 
@@ -132,13 +146,11 @@ def _amount(gpu: Json) -> Text:
     return Text(f"{used / GIB:5.1f} of {total / GIB:.1f} GiB")
 
 
-def _holder(gpu: Json) -> Text:
-    holders = listed(gpu, "holders")
-    if holders:
-        names = [f"{holder.get('command')} ({holder.get('pid')})" for holder in holders]
-        return Text(harmless(", ".join(names)), style="dim", overflow="ellipsis", no_wrap=True)
-    if _used_fraction(gpu) > 0.02:
-        return Text("owner dead, the driver is giving it back", style="yellow")
+def _who(gpu: Json, owner: str) -> Text:
+    if owner:
+        return Text(harmless(owner), style="dim", overflow="ellipsis", no_wrap=True)
+    if _used_fraction(gpu) > NOBODYS_FRACTION:
+        return Text("owner dead, driver gives it back", style="yellow")
     return Text("free", style="dim")
 
 
@@ -163,6 +175,7 @@ def _story(state: DemoState) -> Table:
         ("proof", Text(proof_words(state), style="dim")),
         ("decision", Text(decision_words(state))),
         ("change", Text(change_words(state), style="bold cyan")),
+        ("reckoning", Text(arithmetic_words(state), style="dim")),
         ("price", Text(price_words(state))),
         ("gate", Text(_gate(state), style="yellow" if state.gate else "")),
         ("answer", Text(state.completion or "", style="green")),
@@ -186,7 +199,8 @@ def _gate(state: DemoState) -> str:
 
 
 def _events(state: DemoState) -> list[RenderableType]:
-    shown = state.events[-EVENTS_SHOWN:]
+    told = [each for each in state.events if each[1] not in EVENTS_DRAWN_OTHERWISE]
+    shown = told[-EVENTS_SHOWN:]
     lines: list[RenderableType] = []
     for at, kind, text in shown:
         line = Text(f"{at:5.1f} s  {kind}: {harmless(text)}", style="dim", no_wrap=True)

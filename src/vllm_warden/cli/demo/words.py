@@ -6,7 +6,7 @@ from vllm_warden.cli.demo.state import DemoState, as_number, listed
 from vllm_warden.cli.demo.verdict import changes, decision, diagnosis
 from vllm_warden.cli.render import cut, gib, harmless, value
 
-PROOF_LENGTH = 240
+PROOF_LENGTH = 200
 
 
 def seconds_words(seconds: float) -> str:
@@ -29,6 +29,12 @@ def proof_words(state: DemoState) -> str:
 
 def decision_words(state: DemoState) -> str:
     return harmless(str(decision(state).get("reason") or ""))
+
+
+def arithmetic_words(state: DemoState) -> str:
+    """The numbers behind the decision."""
+    steps = decision(state).get("arithmetic")
+    return harmless("; ".join(map(str, steps))) if isinstance(steps, list) else ""
 
 
 def change_words(state: DemoState) -> str:
