@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from vllm_warden.api.schema import ChangeDocument
 from vllm_warden.config.world import engine_user
 from vllm_warden.core.lifecycle.effects import Launch
 from vllm_warden.core.lifecycle.events import Launched, LaunchFailed, ProcessExited
@@ -79,8 +80,22 @@ def _take_up(shell: Shell, live: LiveAttempt, child: Child) -> None:
             "launched": live.launched_wall_seconds,
             "command": printable(live.plan.argv),
             "settings": dict(live.plan.settings),
+            "changes": _changes(shell, live),
+            "ended": None,
+            "phase": None,
+            "outcome": None,
         },
     )
+
+
+def _changes(shell: Shell, live: LiveAttempt) -> list[ChangeDocument]:
+    """What this attempt runs with that was asked otherwise."""
+    asked = shell.instance(live.instance).asked
+    return [
+        {"setting": name, "from": asked.get(name), "to": value}
+        for name, value in live.plan.settings.items()
+        if asked.get(name) != value
+    ]
 
 
 def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAttempt:

@@ -102,8 +102,10 @@ async def _scan(shell: Shell, live: LiveAttempt, suspected: dict[int, str]) -> d
         found, address_space = await shell.lanes.processes.call(look)
     except LateError:
         return suspected
-    if address_space is not None and live.phase is not Phase.SERVING:
+    if address_space is not None and not live.address_space_settled:
         live.address_space_bytes = max(address_space, live.address_space_bytes or 0)
+        # what profiling itself allocates must not count as in use before it
+        live.address_space_settled = live.phase is Phase.PROFILE
     for pid, title in found.items():
         if suspected.get(pid) == title and pid not in live.engine:
             _watch_engine_process(shell, live, pid, title)

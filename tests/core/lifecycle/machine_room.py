@@ -13,24 +13,19 @@ from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.gate import GateReport, WorldFault
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 
-PROFILE_SAMPLER_OOM = (
-    (
-        "(Worker_TP0 pid=9) ERROR 11-29 12:00:00 [multiproc_executor.py:900] Traceback (most recent"
-        " call last):"
-    ),
-    (
-        '(Worker_TP0 pid=9) ERROR 11-29 12:00:00 [multiproc_executor.py:900]   File "/s/vllm/v1/worker'
-        '/gpu_worker.py", line 300, in determine_available_memory'
-    ),
-    (
-        '(Worker_TP0 pid=9) ERROR 11-29 12:00:00 [multiproc_executor.py:900]   File "/s/vllm/v1/worker'
-        '/gpu_model_runner.py", line 4000, in _dummy_sampler_run'
-    ),
-    (
-        "(Worker_TP0 pid=9) ERROR 11-29 12:00:00 [multiproc_executor.py:900] RuntimeError: CUDA out of"
-        " memory occurred when warming up sampler with 1024 dummy requests. Please try lowering"
-        " `max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
-    ),
+_HEAD = "(Worker_TP0 pid=9) ERROR 11-29 12:00:00 [multiproc_executor.py:900] "
+PROFILE_SAMPLER_OOM = tuple(
+    _HEAD + line
+    for line in (
+        "Traceback (most recent call last):",
+        '  File "/s/vllm/v1/worker/gpu_worker.py", line 300, in determine_available_memory',
+        '  File "/s/vllm/v1/worker/gpu_model_runner.py", line 4000, in _dummy_sampler_run',
+        (
+            "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy "
+            "requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when "
+            "initializing the engine."
+        ),
+    )
 )
 
 
@@ -107,9 +102,8 @@ class MachineRoom:
     def ready(self) -> None:
         self.tell(ev.BecameReady(self.now, self.attempt))
 
-    @property
-    def state(self) -> State:
-        return self.instance.state
+    def is_in(self, state: State) -> bool:
+        return self.instance.state is state
 
     @property
     def attempt(self) -> int:

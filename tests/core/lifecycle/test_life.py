@@ -38,7 +38,7 @@ def test_a_sampler_oom_in_profiling_is_relaunched_once_with_fewer_sequences(
     room.ready()
 
     assert [launch.settings["max_num_seqs"] for launch in room.launches] == [1024, 256]
-    assert room.state is State.READY
+    assert room.is_in(State.READY)
     assert room.instance.degraded
 
 
@@ -66,7 +66,7 @@ def test_mode_restart_repeats_unchanged_and_ends_held() -> None:
 
     assert {launch.settings["max_num_seqs"] for launch in room.launches} == {1024}
     assert len(room.launches) == 3
-    assert room.state is State.HELD
+    assert room.is_in(State.HELD)
 
 
 def test_mode_observe_says_what_it_would_do_and_holds() -> None:
@@ -74,7 +74,7 @@ def test_mode_observe_says_what_it_would_do_and_holds() -> None:
     room.start()
     room.die(1, *PROFILE_SAMPLER_OOM)
 
-    assert room.state is State.HELD
+    assert room.is_in(State.HELD)
     assert "would relaunch with max_num_seqs 1024 -> 256" in room.instance.reason
 
 
@@ -93,7 +93,7 @@ def test_exit_status_zero_of_a_serving_engine_is_a_crash(room: MachineRoom) -> N
     room.ready()
     room.die(0)
 
-    assert room.state is State.WAITING
+    assert room.is_in(State.WAITING)
     assert room.incidents[-1].diagnosis.failure is not Failure.NONE
 
 
@@ -105,11 +105,11 @@ def test_the_second_unchanged_relaunch_after_a_crash_waits_five_seconds(room: Ma
     room.ready()
     room.die(0)
 
-    assert room.state is State.BACKOFF
+    assert room.is_in(State.BACKOFF)
     room.advance(4.9)
-    assert room.state is State.BACKOFF
+    assert room.is_in(State.BACKOFF)
     room.advance(0.7)
-    assert room.state is State.WAITING
+    assert room.is_in(State.WAITING)
 
 
 def test_a_lost_worker_is_diagnosed_without_waiting_for_the_parent(room: MachineRoom) -> None:
@@ -153,7 +153,7 @@ def test_restart_comes_back_and_stop_does_not(room: MachineRoom) -> None:
     room.tell(ev.ProcessExited(room.now, 1, 0))
     room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
 
-    assert room.state is State.WAITING
+    assert room.is_in(State.WAITING)
 
 
 def test_a_stop_that_arrives_during_diagnosis_is_obeyed_and_the_incident_kept(
@@ -164,7 +164,7 @@ def test_a_stop_that_arrives_during_diagnosis_is_obeyed_and_the_incident_kept(
     room.tell(ev.StopRequested(room.now, "test"))
     room.gather(*PROFILE_SAMPLER_OOM)
 
-    assert room.state is State.STOPPED
+    assert room.is_in(State.STOPPED)
     assert len(room.incidents) == 1
 
 
@@ -172,26 +172,26 @@ def test_hold_leaves_a_running_engine_alone_but_never_relaunches_it(room: Machin
     room.start()
     room.ready()
     room.tell(ev.HoldRequested(room.now, "test"))
-    assert room.state is State.READY
+    assert room.is_in(State.READY)
     room.die(0)
 
-    assert room.state is State.HELD
+    assert room.is_in(State.HELD)
     assert len(room.launches) == 1
 
 
 def test_resume_and_start_leave_a_hold(room: MachineRoom) -> None:
     room.tell(ev.HoldRequested(room.now, "test"))
-    assert room.state is State.HELD
+    assert room.is_in(State.HELD)
     room.tell(ev.ResumeRequested(room.now, "test"))
 
-    assert room.state is State.WAITING
+    assert room.is_in(State.WAITING)
 
 
 def test_a_hopeless_fault_fails_the_instance_without_a_launch(room: MachineRoom) -> None:
     room.tell(ev.StartRequested(room.now, "test"))
     room.close_gate("no such program", hopeless=True)
 
-    assert room.state is State.FAILED
+    assert room.is_in(State.FAILED)
     assert not room.launches
 
 
@@ -202,7 +202,7 @@ def test_a_fault_that_may_pass_is_waited_for_and_looked_at_again(room: MachineRo
     room.advance(1)
     room.open_gate()
 
-    assert room.state is State.STARTING
+    assert room.is_in(State.STARTING)
 
 
 def test_the_gate_announces_a_reason_once_not_at_every_look(room: MachineRoom) -> None:
@@ -222,7 +222,7 @@ def test_the_restart_budget_ends_in_a_hold_that_names_it(room: MachineRoom) -> N
         if room.looks:
             room.open_gate()
 
-    assert room.state is State.HELD
+    assert room.is_in(State.HELD)
     assert "restart budget is spent" in room.instance.reason
     assert len(room.launches) == 3
 
@@ -259,5 +259,5 @@ def test_the_daemons_own_stop_keeps_the_wanted_state(room: MachineRoom) -> None:
     room.ready()
     room.tell(ev.StopRequested(room.now, "daemon", keep_wanted=True))
 
-    assert room.state is State.STOPPING
+    assert room.is_in(State.STOPPING)
     assert room.instance.wanted

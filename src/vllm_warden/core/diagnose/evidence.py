@@ -36,8 +36,8 @@ class LostProcess:
 class HostLimits:
     """Memory limits of the attempt itself; None means no limit, or not known.
 
-    ``address_space_used_bytes`` is the largest VmSize seen of one engine process before the
-    death; it belongs to ``address_space_bytes`` (RLIMIT_AS), ``memory_bytes`` is the cgroup's.
+    ``address_space_used_bytes`` is the largest VmSize of one engine process seen up to the
+    beginning of profiling; it belongs to ``address_space_bytes`` (RLIMIT_AS), ``memory_bytes`` is the cgroup's.
     """
 
     address_space_bytes: int | None = None
