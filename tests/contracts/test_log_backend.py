@@ -187,6 +187,17 @@ def test_half_a_line_at_the_end_comes_back(stream):
     ]
 
 
+def test_finish_can_be_asked_again_and_waits_again(stream):
+    """A surviving worker may write after the first end marker."""
+    got = Collected()
+    stream.start_reading(got)
+    for text in ("first", "second"):
+        write(stream, f"{text}\n".encode() * 300)
+        assert stream.finish(10)
+        assert got.texts[-1] == text
+    assert len(got.texts) == 600
+
+
 def test_finish_without_a_reader_is_incomplete(stream):
     write(stream, b"lost\n")
     began = time.monotonic()

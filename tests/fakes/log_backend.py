@@ -45,6 +45,7 @@ class FakeStream:
     def finish(self, limit_seconds: float = 2.0) -> bool:
         if self._thread is None or not self._thread.is_alive():
             return False
+        self._ended.clear()
         self._end = f"vllm-warden end {secrets.token_hex(8)}"
         os.write(self._writer, f"\n{self._end}\n".encode())
         return self._ended.wait(limit_seconds)

@@ -97,6 +97,7 @@ class JournalStream:
         if self._thread is None or not self._thread.is_alive():
             return False
         began = time.monotonic()
+        self._ended.clear()
         self._end = f"vllm-warden end {secrets.token_hex(8)}"
         if not write_line(self._writer, self._end, limit_seconds):
             return False

@@ -54,6 +54,7 @@ class FileStream:
         """False when the marker did not come back: reader dead, disk full, or out of time."""
         if self._thread is None or not self._thread.is_alive():
             return False
+        self._ended.clear()
         self._end = f"vllm-warden end {secrets.token_hex(8)}"
         self._expecting = True
         try:

@@ -1,0 +1,227 @@
+"""The journal on its worse days, on a real systemd-journald where that is needed."""
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vllm_warden.adapters.journal.entry import Entry, Joiner
+from vllm_warden.adapters.journal.library import JournalUnavailable, journal_module
+from vllm_warden.adapters.journal.own_log import JournalDatagram
+from vllm_warden.core.diagnose.evidence import LogRecord
+
+
+def entry(text, pid, *, piece=False):
+    return Entry(text, pid, piece, 0.0)
+
+
+def test_pieces_of_one_process_are_joined_and_others_pass_between():
+    joiner = Joiner()
+    assert joiner.add(entry("half ", 1, piece=True)) is None
+    between = joiner.add(entry("other", 2))
+    assert between is not None
+    assert between.text == "other"
+    whole = joiner.add(entry("line", 1))
+    assert whole is not None
+    assert whole.text == "half line"
+    assert joiner.add(entry("lost", 3, piece=True)) is None
+    assert [rest.text for rest in joiner.rest()] == ["lost"]
+    assert joiner.rest() == []
+
+
+def test_pieces_without_end_do_not_grow_for_ever():
+    joiner = Joiner()
+    whole = None
+    for _ in range(10):
+        whole = whole or joiner.add(entry("x" * 49152, 1, piece=True))
+    assert whole is not None
+
+
+def test_without_systemd_python_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "systemd", None)
+    with pytest.raises(JournalUnavailable) as caught:
+        journal_module()
+    text = str(caught.value)
+    assert "python3-systemd" in text
+    assert "libsystemd-dev" in text
+    assert "vllm-warden[journal]" in text
+    assert "\n" not in text
+
+
+def test_own_lines_go_out_in_the_native_protocol(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "socket"))
+        log = JournalDatagram(str(tmp_path / "socket"))
+        assert log.send({"message": "one", "PRIORITY": "6", "_PID": "1", "bad name": "x"})
+        assert log.send({"MESSAGE": "two\nlines"})
+        assert server.recv(4096) == b"MESSAGE=one\nPRIORITY=6\n"
+        assert server.recv(4096) == b"MESSAGE\n\x09\0\0\0\0\0\0\0two\nlines\n"
+        log.close()
+
+
+def test_own_lines_are_dropped_and_counted_when_journald_hangs(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "socket"))
+        log = JournalDatagram(str(tmp_path / "socket"))
+        sent = 0
+        while log.send({"MESSAGE": "x" * 1000}):
+            sent += 1
+            assert sent < 100_000
+        assert log.dropped == 1
+        server.recv(4096)
+        assert log.send({"MESSAGE": "again"})
+        log.close()
+
+
+def test_own_lines_without_journald_are_dropped_and_counted(tmp_path):
+    log = JournalDatagram(str(tmp_path / "missing"))
+    assert not log.send({"MESSAGE": "x"})
+    assert log.dropped == 1
+    log.close()
+
+
+@pytest.fixture
+def log():
+    from vllm_warden.adapters.journal.backend import JournalLog
+
+    return JournalLog()
+
+
+def journald_pid():
+    """The journald of this mount namespace's rig: ours to stop, nobody else's."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (directory / "comm").read_text().strip()
+            same = (directory / "ns/mnt").samefile("/proc/self/ns/mnt")
+        except OSError:
+            continue
+        if name == "systemd-journal" and same:
+            return int(directory.name)
+    raise AssertionError("no journald in this mount namespace: run under tests/rigs/journald.sh")
+
+
+@pytest.mark.journald
+def test_own_lines_reach_a_real_journald():
+    log = JournalDatagram()
+    mark = os.urandom(8).hex()
+    assert log.send({"MESSAGE": f"own {mark}\nline", "SYSLOG_IDENTIFIER": "vllm-wardend"})
+    reader = journal_module().Reader()
+    reader.add_match(SYSLOG_IDENTIFIER="vllm-wardend")
+    deadline = time.monotonic() + 10
+    found = None
+    while found is None and time.monotonic() < deadline:
+        reader.process()
+        found = next((one for one in reader if mark in one["MESSAGE"]), None)
+    reader.close()
+    assert found is not None
+    assert found["MESSAGE"] == f"own {mark}\nline"
+
+
+@pytest.mark.journald
+def test_a_hung_journald_makes_evidence_incomplete_and_blocks_nobody_for_long(log):
+    stream = log.open_stream("hung", 1, os.urandom(16).hex())
+    seen: list[LogRecord] = []
+    stream.start_reading(seen.extend)
+    os.write(stream.writer_fd, b"before\n")
+    assert stream.finish(10)
+    pid = journald_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert not stream.finish(0.3)
+        assert log.self_test() is not None
+        assert time.monotonic() - began < 5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert stream.finish(10)
+    assert [record.text for record in seen if "vllm-warden" not in record.text] == ["before"]
+    stream.close()
+
+
+@pytest.mark.journald
+def test_engine_text_with_priority_prefixes_and_our_markers_is_kept_as_it_is(log):
+    stream = log.open_stream("marks", 1, "feed")
+    seen: list[LogRecord] = []
+    stream.start_reading(seen.extend)
+    os.write(stream.writer_fd, b"<3>text\nvllm-warden begin feed 0123\n")
+    assert stream.finish(10)
+    assert [record.text for record in seen] == ["<3>text", "vllm-warden begin feed 0123"]
+    assert {record.pid for record in seen} == {os.getpid()}
+    stream.close()
+
+
+@pytest.mark.journald
+def test_an_idle_stream_uses_no_cpu(log):
+    streams = [log.open_stream("idle", n, os.urandom(8).hex()) for n in range(4)]
+    for stream in streams:
+        stream.start_reading(lambda _: None)
+        assert stream.finish(10)
+        stream.expect_more(expecting=False)
+    time.sleep(0.7)  # journald's own change notices of what was just written
+    before = time.process_time()
+    time.sleep(1.0)
+    used = time.process_time() - before
+    for stream in streams:
+        stream.close()
+    assert used < 0.002
+
+
+@pytest.mark.journald
+def test_a_reader_without_the_right_group_is_told_which(tmp_path):
+    """It opens without an error and finds nothing, so only the self-test can tell."""
+    nobody = pwd.getpwnam("nobody")
+    script = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from vllm_warden.adapters.journal.backend import JournalLog
+print(JournalLog().self_test())
+"""
+    interpreter = Path(sys.executable).resolve()
+    if not os.access(interpreter, os.X_OK) or not _readable_by_others(interpreter):
+        interpreter = Path("/usr/bin/python3")
+    done = subprocess.run(
+        [interpreter, "-c", script],
+        capture_output=True,
+        text=True,
+        user=nobody.pw_uid,
+        group=nobody.pw_gid,
+        extra_groups=[],
+        cwd="/",
+        check=False,
+    )
+    assert "systemd-journal" in done.stdout, done.stderr
+
+
+def _readable_by_others(path):
+    return all(part.stat().st_mode & 0o001 for part in (path, *path.parents))
+
+
+@pytest.mark.journald
+def test_many_streams_are_followed_at_once(log):
+    streams = [log.open_stream("many", n, os.urandom(16).hex()) for n in range(8)]
+    seen: list[list[str]] = [[] for _ in streams]
+    for stream, mine in zip(streams, seen, strict=True):
+        stream.start_reading(lambda records, mine=mine: mine.extend(r.text for r in records))
+    writers = [
+        threading.Thread(
+            target=lambda stream=stream, n=n: [
+                os.write(stream.writer_fd, f"{n}: {line}\n".encode()) for line in range(300)
+            ]
+        )
+        for n, stream in enumerate(streams)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    for n, (stream, mine) in enumerate(zip(streams, seen, strict=True)):
+        assert stream.finish(20)
+        assert mine == [f"{n}: {line}" for line in range(300)]
+        stream.close()

@@ -1,0 +1,93 @@
+"""Numbers of a model come from its directory or the download cache, never from the network."""
+
+import hashlib
+import json
+
+import pytest
+
+from vllm_warden.adapters.engine_probe.model import ModelDirectory
+from vllm_warden.core.plan.spec import ModelFacts
+
+CONFIG = {
+    "architectures": ["MiniMaxM2ForCausalLM"],
+    "vocab_size": 200064,
+    "hidden_size": 3072,
+    "num_attention_heads": 48,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_hidden_layers": 62,
+    "max_position_embeddings": 196608,
+}
+
+
+def write_model(directory, config):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+@pytest.fixture
+def probe(tmp_path):
+    return ModelDirectory(tmp_path / "hub")
+
+
+def test_a_local_model_is_read(probe, tmp_path):
+    model = write_model(tmp_path / "m", CONFIG)
+    for part in (1, 2):
+        (model / f"model-0000{part}.safetensors").write_bytes(b"\0" * 1000)
+    assert probe.facts(str(model)) == ModelFacts(
+        config_hash=hashlib.sha256((model / "config.json").read_bytes()).hexdigest(),
+        weight_bytes=2000,
+        vocab_size=200064,
+        max_position=196608,
+        layers=62,
+        kv_heads=8,
+        head_dim=128,
+        architecture="MiniMaxM2ForCausalLM",
+    )
+
+
+def test_the_index_says_the_weights_of_a_model_that_is_not_all_here(probe, tmp_path):
+    model = write_model(tmp_path / "m", CONFIG)
+    (model / "model-00001.safetensors").write_bytes(b"\0")
+    index = {"metadata": {"total_size": 230_000_000_000}, "weight_map": {}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert probe.facts(str(model)).weight_bytes == 230_000_000_000
+
+
+def test_a_multimodal_model_keeps_its_numbers_one_level_down(probe, tmp_path):
+    nested = {"architectures": ["Llama4ForConditionalGeneration"], "text_config": CONFIG}
+    facts = probe.facts(str(write_model(tmp_path / "m", nested)))
+    assert facts.vocab_size == 200064
+    assert facts.layers == 62
+
+
+def test_missing_head_numbers_follow_from_the_others(probe, tmp_path):
+    config = {"hidden_size": 256, "num_attention_heads": 8}
+    facts = probe.facts(str(write_model(tmp_path / "m", config)))
+    assert (facts.kv_heads, facts.head_dim) == (8, 32)
+    assert facts.vocab_size is None
+
+
+def test_a_downloaded_model_is_found_in_the_cache(probe, tmp_path):
+    repository = tmp_path / "hub" / "models--MiniMaxAI--MiniMax-M2"
+    write_model(repository / "snapshots" / "0123456789abcdef", CONFIG)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123456789abcdef")
+    assert probe.facts("MiniMaxAI/MiniMax-M2").vocab_size == 200064
+
+
+@pytest.mark.parametrize("model", ["org/never-downloaded", "/no/such/dir", "../../etc", "", "a b"])
+def test_a_model_that_is_not_here_is_unknown(probe, model):
+    assert probe.facts(model) == ModelFacts()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1]", '{"vocab_size": "many", "num_hidden_layers": true}']
+)
+def test_a_strange_config_is_no_error(probe, tmp_path, content):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text(content)
+    facts = probe.facts(str(tmp_path / "m"))
+    assert facts.vocab_size is None
+    assert facts.layers is None
