@@ -64,6 +64,8 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(PY) -m vllm_warden.config.reference docs/reference/configuration.md
+	$(PY) -m vllm_warden.api.reference docs/reference/api.md
+	$(PY) -m vllm_warden.cli.reference docs/reference/cli.md
 	$(PY) docs/generate.py states
 
 clean:

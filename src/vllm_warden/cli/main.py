@@ -32,7 +32,7 @@ COMMANDS = {
 }
 """Command to module in ``cli.commands``; each module has ``register(app)``."""
 
-ON_TYPER = frozenset({"serve", "diagnose", "check-config", "demo"})
+ON_TYPER = frozenset({"diagnose", "check-config", "demo"})
 """Commands without a start-up budget. Typer 0.29 imports pydantic when it builds a command, which
 costs 250 ms; `status` and the other commands that ask the daemon are on click alone."""
 

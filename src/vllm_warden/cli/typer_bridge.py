@@ -8,16 +8,12 @@ import click
 import typer
 from typer.main import get_command
 
+Register = Callable[[typer.Typer], None]
 
-def bridged(name: str, register: Callable[[typer.Typer], None]) -> click.Command:
+
+def bridged(name: str, register: Register) -> click.Command:
     """A click command that hands all its words, ``--help`` included, to the Typer command."""
-    app = typer.Typer(
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    register(app)
+    app = _application(register)
 
     @click.command(
         name,
@@ -30,3 +26,19 @@ def bridged(name: str, register: Callable[[typer.Typer], None]) -> click.Command
         app(args=list(words), prog_name=f"vllm-warden {name}")
 
     return command
+
+
+def typer_command(register: Register) -> object:
+    """Typer's own command object, which knows its parameters (for the reference)."""
+    return get_command(_application(register))
+
+
+def _application(register: Register) -> typer.Typer:
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    register(app)
+    return app

@@ -1,0 +1,84 @@
+"""Writes docs/reference/cli.md from the commands themselves."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vllm_warden.cli.main import COMMANDS, HELP, ON_TYPER, application
+from vllm_warden.cli.typer_bridge import typer_command
+
+_INTRODUCTION = """\
+# Command line
+
+Generated from the commands; rewrite it with `make docs`.
+
+`vllm-warden` is what people type; `vllm-wardend` is the daemon behind it. Commands that ask the
+daemon take `--socket PATH`, before or after the command, or `WARDEN_SOCKET`; the default is
+`/run/vllm-warden/api.sock`. Colour is used on terminals only, and not where `NO_COLOR` is set.
+
+| exit code | meaning |
+|---|---|
+| 0 | it is done, or here is the answer |
+| 1 | the answer is no: it did not become ready, there is no failure in that log |
+| 2 | wrong arguments or configuration, an unknown instance included |
+| 3 | the daemon cannot be reached |
+| 4 | the daemon refused: not allowed, or not now |
+| 70 | a bug; run it again with `WARDEN_DEBUG=1` and report the traceback |
+
+Commands that change something wait until the state is reached and show what happens meanwhile.
+`--no-wait` does not wait, `--timeout` stops waiting with exit code 1, Ctrl-C only detaches: what
+was asked for goes on in every case.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    lines = [_INTRODUCTION, "## Examples", "", *_indented(HELP.split("\b")[1].strip())]
+    for name in COMMANDS:
+        command = _command(name)
+        lines += ["", f"## `vllm-warden {name}`", "", inspect.cleandoc(command.help or "")]
+        rows = list(_rows(command))
+        if rows:
+            lines += ["", "| argument or option | meaning |", "|---|---|", *rows]
+        if command.epilog:
+            lines += ["", *_indented(command.epilog.lstrip("\b").strip())]
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str) -> Any:
+    """Click's or Typer's own command object; both describe their parameters the same way."""
+    if name in ON_TYPER:
+        module = importlib.import_module(f"vllm_warden.cli.commands.{COMMANDS[name]}")
+        return typer_command(module.register)
+    return application.get_command(None, name)  # type: ignore[arg-type]
+
+
+def _rows(command: Any) -> Iterator[str]:
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        if parameter.param_type_name == "argument":
+            label = f"`{(parameter.metavar or parameter.name).upper()}`"
+            text = getattr(parameter, "help", None) or (
+                "The instance." if parameter.required else "Only this one."
+            )
+        else:
+            names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+            takes_value = not getattr(parameter, "is_flag", False)
+            word = (parameter.metavar or parameter.name.upper()) if takes_value else ""
+            label, text = f"`{names} {word}".rstrip() + "`", parameter.help or ""
+        yield f"| {label} | {text} |"
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in text.split("\n")[1:]:
+        yield f"    {line.strip()}"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")
