@@ -68,7 +68,7 @@ def test_a_json_log_is_followed_too() -> None:
 
 def test_the_smallest_kv_memory_of_all_ranks_is_kept() -> None:
     line = "(Worker_TP{} pid=3) INFO 11-29 14:41:09 [gpu_worker.py:9] Available KV cache memory: {} GiB"
-    assert track(line.format(0, 5.0), line.format(1, -1.06))[0].facts.available_kv_gib == -1.06
+    assert track(line.format(0, -1.06), line.format(1, 5.0))[0].facts.available_kv_gib == -1.06
 
 
 def test_a_prompt_that_quotes_a_marker_moves_nothing() -> None:
