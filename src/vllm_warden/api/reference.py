@@ -20,18 +20,20 @@ Generated from the route table; rewrite it with `make docs`.
 
 HTTP/1.1 with JSON on the Unix socket (`/run/vllm-warden/api.sock`); curl is enough:
 
-    curl --unix-socket /run/vllm-warden/api.sock http://localhost/v1/status
-    curl --unix-socket /run/vllm-warden/api.sock -N 'http://localhost/v1/events?after=0&follow=1'
-    curl --unix-socket /run/vllm-warden/api.sock -X POST http://localhost/v1/instances/NAME/restart
+    SOCKET=/run/vllm-warden/api.sock
+    curl --unix-socket $SOCKET http://localhost/v1/status
+    curl --unix-socket $SOCKET -N 'http://localhost/v1/events?after=0&follow=1'
+    curl --unix-socket $SOCKET -X POST http://localhost/v1/instances/NAME/restart
 
 **Access.** Who can connect may read: the socket has mode 0660 and the group `vllm-warden`. Changing
 is for root, the daemon's own user, and the users in `admins` under `[api]`; the kernel tells the
 daemon who is at the other end (`SO_PEERCRED`), and every change is recorded with that uid, the pid
 and the program's name.
 
-**Stability.** Members are added, never changed or removed, within one `schema` (now {SCHEMA}). Ignore
-what you do not know. Times called `at`, `since`, `opened`, `resolved`, `launched` and `ended` are
-seconds since the epoch, for display only. Maps by GPU or pid have decimal strings as keys.
+**Stability.** Members are added, never changed or removed, within one `schema` (now {SCHEMA}).
+Ignore what you do not know. Times called `at`, `since`, `opened`, `resolved`, `launched` and
+`ended` are seconds since the epoch, for display only. Maps by GPU or pid have decimal strings as
+keys.
 
 **Errors** are problem details (RFC 9457, `application/problem+json`): `status`, `title`, `detail`
 says what is wrong, `hint` what to do. 400 not understood, 403 may not change, 404 no such thing

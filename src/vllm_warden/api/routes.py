@@ -29,7 +29,7 @@ class Route:
     streams: bool = False
 
 
-_FOLLOW = "1: server-sent events; also by Accept: text/event-stream"
+_FOLLOW = "1 for server-sent events"
 
 READING = (
     Route("GET", "/v1/status", "read", reading.status, "Everything at a glance",
@@ -45,7 +45,7 @@ READING = (
           {"limit": "at most this many"}),
     Route("GET", "/v1/instances/{name}/logs", "read", reading.logs,
           "Lines of the engine, redacted", schema.LogLinesDocument,
-          {"attempt": "default: the newest", "last": "lines from the end (200)",
+          {"attempt": "the newest otherwise", "last": "lines from the end (200)",
            "follow": _FOLLOW}, streams=True),
     Route("GET", "/v1/incidents", "read", reading.incidents, "All incidents, newest first",
           schema.IncidentsDocument, {"limit": "at most this many"}),

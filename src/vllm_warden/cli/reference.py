@@ -35,6 +35,13 @@ Commands that change something wait until the state is reached and show what hap
 was asked for goes on in every case.
 """
 
+_ARGUMENTS = {
+    "name": "The instance.",
+    "number": "The incident's number.",
+    "line": "MODEL and its arguments, or a whole command.",
+}
+"""Click's arguments carry no help text of their own."""
+
 
 def render() -> str:
     """The whole page."""
@@ -63,10 +70,8 @@ def _rows(command: Any) -> Iterator[str]:
         if getattr(parameter, "hidden", False):
             continue
         if parameter.param_type_name == "argument":
-            label = f"`{(parameter.metavar or parameter.name).upper()}`"
-            text = getattr(parameter, "help", None) or (
-                "The instance." if parameter.required else "Only this one."
-            )
+            label = f"`{(parameter.metavar or parameter.name).strip('[]').upper()}`"
+            text = getattr(parameter, "help", None) or _ARGUMENTS.get(parameter.name, "")
         else:
             names = ", ".join([*parameter.opts, *parameter.secondary_opts])
             takes_value = not getattr(parameter, "is_flag", False)

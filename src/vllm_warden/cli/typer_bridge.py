@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 
 import click
@@ -17,7 +18,7 @@ def bridged(name: str, register: Register) -> click.Command:
 
     @click.command(
         name,
-        short_help=(get_command(app).help or "").strip().split("\n")[0],
+        short_help=textwrap.shorten(get_command(app).help or "", 60, placeholder="..."),
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )

@@ -58,7 +58,8 @@ def start(
 
 
 @click.command(
-    epilog=examples("vllm-warden stop minimax-m25", "vllm-warden stop minimax-m25 --now")
+    short_help="Stop an instance; it stays stopped.",
+    epilog=examples("vllm-warden stop minimax-m25", "vllm-warden stop minimax-m25 --now"),
 )
 @name_argument
 @now_option
@@ -84,7 +85,10 @@ def stop(
     )
 
 
-@click.command(epilog=examples("vllm-warden restart minimax-m25"))
+@click.command(
+    short_help="Stop and start with the current configuration.",
+    epilog=examples("vllm-warden restart minimax-m25"),
+)
 @name_argument
 @now_option
 @no_wait_option
@@ -106,7 +110,10 @@ def restart(
     )
 
 
-@click.command(epilog=examples("vllm-warden hold minimax-m25"))
+@click.command(
+    short_help="Never relaunch an instance until it is resumed.",
+    epilog=examples("vllm-warden hold minimax-m25"),
+)
 @name_argument
 @json_option
 @socket_option
@@ -115,7 +122,10 @@ def hold(*, name: str, as_json: bool, socket: str | None) -> None:
     _change(client_of(socket), name, "hold", as_json=as_json)
 
 
-@click.command(epilog=examples("vllm-warden resume minimax-m25"))
+@click.command(
+    short_help="End a hold and wait until the instance is ready.",
+    epilog=examples("vllm-warden resume minimax-m25"),
+)
 @name_argument
 @no_wait_option
 @timeout_option

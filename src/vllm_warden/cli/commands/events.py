@@ -17,7 +17,10 @@ def register(app: click.Group) -> None:
     app.add_command(events)
 
 
-@click.command(epilog=examples("vllm-warden events --after 120", "vllm-warden events -f --json"))
+@click.command(
+    short_help="What happened, and what happens.",
+    epilog=examples("vllm-warden events --after 120", "vllm-warden events -f --json"),
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
 @click.option(
     "--after",

@@ -21,7 +21,10 @@ def register(app: click.Group) -> None:
     app.add_command(incidents)
 
 
-@click.command(epilog=examples("vllm-warden incidents", "vllm-warden incidents 7"))
+@click.command(
+    short_help="What failed, newest first; one incident in full.",
+    epilog=examples("vllm-warden incidents", "vllm-warden incidents 7"),
+)
 @click.argument("number", metavar="[ID]", type=click.IntRange(min=1), required=False)
 @json_option
 @socket_option

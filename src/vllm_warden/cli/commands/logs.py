@@ -26,10 +26,11 @@ def register(app: click.Group) -> None:
 
 
 @click.command(
+    short_help="What the engine wrote, of any attempt.",
     epilog=examples(
         "vllm-warden logs minimax-m25 -f",
         "vllm-warden logs minimax-m25 --attempt 1 --last 2000 | less",
-    )
+    ),
 )
 @optional_name_argument
 @click.option(

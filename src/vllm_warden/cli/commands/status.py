@@ -27,11 +27,12 @@ def register(app: click.Group) -> None:
 
 
 @click.command(
+    short_help="What runs, and what does not.",
     epilog=examples(
         "vllm-warden status",
         "vllm-warden status minimax-m25",
         "vllm-warden status --json | jq '.instances[] | {name, state}'",
-    )
+    ),
 )
 @optional_name_argument
 @json_option

@@ -29,7 +29,10 @@ def register(app: click.Group) -> None:
     app.add_command(why)
 
 
-@click.command(epilog=examples("vllm-warden why", "vllm-warden why minimax-m25 --json"))
+@click.command(
+    short_help="Why an instance is in its state, with the proof.",
+    epilog=examples("vllm-warden why", "vllm-warden why minimax-m25 --json"),
+)
 @optional_name_argument
 @json_option
 @socket_option
