@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from vllm_warden.config.environment_file import read_environment_file
@@ -35,13 +37,14 @@ def test_a_missing_file_says_so_and_holds_nothing(tmp_path):
 
 
 def test_a_device_is_not_read():
-    assert read_environment_file_of("/dev/zero").unreadable == "it is no regular file"
+    assert read_environment_file(Path("/dev/null")).unreadable == "it is no regular file"
 
 
-def read_environment_file_of(path):
-    from pathlib import Path
+def test_a_file_that_is_no_list_of_secrets_is_not_read_whole(tmp_path):
+    log = tmp_path / "engine.log"
+    log.write_bytes(b"A=1\n" * 20_000)
 
-    return read_environment_file(Path(path))
+    assert read_environment_file(log).unreadable == "it is larger than 65536 bytes"
 
 
 def test_refused_variables_and_broken_lines_in_the_file_are_text_errors(load_text, secrets):

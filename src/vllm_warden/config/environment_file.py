@@ -38,13 +38,16 @@ def read_environment_file(path: Path) -> EnvironmentFile:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return EnvironmentFile(unreadable="it is no regular file")
-        if status.st_size > _SIZE_MAX_BYTES:
-            return EnvironmentFile(unreadable=f"it is larger than {_SIZE_MAX_BYTES} bytes")
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            # Bounded by the read itself: the size in the status may be stale, or 0 in /proc.
+            raw = file.read(_SIZE_MAX_BYTES + 1)
+        text = raw.decode("utf-8")
     except UnicodeDecodeError:
         return EnvironmentFile(unreadable="it is not UTF-8 text")
     except OSError as error:
         return EnvironmentFile(unreadable=(error.strerror or str(error)).lower())
+    if len(raw) > _SIZE_MAX_BYTES:
+        return EnvironmentFile(unreadable=f"it is larger than {_SIZE_MAX_BYTES} bytes")
     values, malformed = _parse(text)
     return EnvironmentFile(values, malformed, warning=_warning(stat.S_IMODE(status.st_mode)))
 
