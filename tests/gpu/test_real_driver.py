@@ -1,5 +1,6 @@
 """The NVML adapter against the real driver."""
 
+import itertools
 import time
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_timeline_shows_each_step_of_an_allocation(reader, holder):
     for _ in range(3):
         child.allocate()
         used.append(reader.read()["gpus"][0]["free"])
-    steps = [first - second for first, second in zip(used, used[1:], strict=False)]
+    steps = [first - second for first, second in itertools.pairwise(used)]
     assert all(step >= GIB for step in steps), steps
 
 
