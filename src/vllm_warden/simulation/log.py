@@ -36,9 +36,14 @@ class Log:
         prefix = self._prefix()
         self._write(sys.stderr, "".join(f"{prefix}{line}\n" for line in lines))
 
-    def progress(self, text: str, *, last: bool = False) -> None:
-        """One state of a tqdm bar: it overwrites the one before."""
-        self._write(sys.stderr, f"\r{self._prefix()}{text}" + ("\n" if last else ""))
+    def shard_bar(self, text: str) -> None:
+        """VLLM's own bar for checkpoint shards: every state is a line that starts with CR."""
+        self.plain(f"\r{text}")
+
+    def bar(self, text: str, *, first: bool, last: bool) -> None:
+        """A tqdm bar: each state overwrites the one before, the line ends with the last one."""
+        start = self._prefix() if first else ""
+        self._write(sys.stderr, f"{start}\r{text}" + ("\n" if last else ""))
 
     def _record(self, level: str, place: str, lines: Iterable[str]) -> None:
         stamp = time.strftime("%m-%d %H:%M:%S")

@@ -202,13 +202,7 @@ class Rank:
             self._now(self.memory)
             plan.pace.sleep(pause)
             if self.number == 0:
-                share = done / layers
-                self.log.progress(
-                    f"Loading safetensors checkpoint shards: {share:4.0%} Completed | "
-                    f"{int(share * shards)}/{shards} [{int(done * pause) // 60:02d}:"
-                    f"{int(done * pause) % 60:02d}<00:00,  1.44s/it]",
-                    last=done == layers,
-                )
+                self.log.shard_bar(shard_text(done, layers, shards, pause))
 
     def _capture(self) -> None:
         plan, before, begun = self.plan, self.memory.held_bytes, time.monotonic()
@@ -219,12 +213,7 @@ class Rank:
                 self._hold(grown)
                 plan.pace.sleep(75 / sizes)
                 if self.number == 0:
-                    self.log.progress(
-                        f"Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): "
-                        f"{done / sizes:4.0%}|{'█' * (10 * done // sizes):<10}| {done}/{sizes} "
-                        "[00:00<00:00,  1.02it/s]",
-                        last=done == sizes,
-                    )
+                    self.log.bar(capture_text(done, sizes), first=done == 1, last=done == sizes)
         except OutOfMemory as error:
             raise self._failed(frames.CAPTURE, error) from error
         if self.number == 0:
@@ -283,3 +272,21 @@ class Rank:
     def _hold(self, memory: Memory) -> None:
         self.memory = memory
         self.plan.gpus[self.number].hold(os.getpid(), memory.held_bytes)
+
+
+def shard_text(done: int, layers: int, shards: int, pause_seconds: float) -> str:
+    share, passed = done / layers, int(done * pause_seconds)
+    left = int((layers - done) * pause_seconds)
+    return (
+        f"Loading safetensors checkpoint shards: {share:4.0%} Completed | "
+        f"{int(share * shards)}/{shards} [{passed // 60:02d}:{passed % 60:02d}<"
+        f"{left // 60:02d}:{left % 60:02d},  1.44s/it]"
+    )
+
+
+def capture_text(done: int, sizes: int) -> str:
+    cells = f"{'█' * (10 * done // sizes):<10}"
+    return (
+        f"Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): {done / sizes:4.0%}|{cells}| "
+        f"{done}/{sizes} [00:00<00:00,  1.02it/s]"
+    )
