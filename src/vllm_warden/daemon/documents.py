@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from vllm_warden.api.schema import (
-    ChangeDocument,
     DecisionDocument,
+    DiagnosisDocument,
     IncidentDocument,
     InstanceDocument,
     LastIncidentDocument,
     ProofDocument,
     SettingDocument,
 )
-from vllm_warden.core.decide.decision import Change, Decision, Price
+from vllm_warden.core.decide.decision import Decision
+from vllm_warden.core.decide.document import decision_document
 from vllm_warden.core.diagnose.document import document as diagnosis_document
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.effects import RecordIncident
@@ -62,7 +64,7 @@ def instance_document(
         "gate": None
         if instance.gate_text is None
         else {"text": instance.gate_text, "since": wall_of.get("gate")},
-        "decision": None if instance.decision is None else decision_document(instance.decision),
+        "decision": None if instance.decision is None else _decision(instance.decision),
         "restart_pending": False,
     }
 
@@ -94,35 +96,6 @@ def setting_documents(instance: Instance) -> list[SettingDocument]:
     ]
 
 
-def decision_document(decision: Decision) -> DecisionDocument:
-    return {
-        "remedy": decision.remedy.value,
-        "changes": [change_document(change) for change in decision.changes],
-        "useless": [{"setting": one.setting, "why": one.why} for one in decision.useless],
-        "price": None if decision.price is None else price_document(decision.price),
-        "reason": decision.reason,
-        "arithmetic": list(decision.arithmetic),
-        "options": list(decision.options),
-        "delay_seconds": decision.delay_seconds,
-    }
-
-
-def change_document(change: Change) -> ChangeDocument:
-    return {"setting": change.setting, "from": change.before, "to": change.after}
-
-
-def price_document(price: Price) -> dict[str, object]:
-    return {
-        "sequences_before": price.sequences_before,
-        "sequences_after": price.sequences_after,
-        "kv_bytes_lost": price.kv_bytes_lost,
-        "max_model_len_before": price.max_model_len_before,
-        "max_model_len_after": price.max_model_len_after,
-        "concurrency_fraction": price.concurrency_fraction,
-        "note": price.note,
-    }
-
-
 def incident_document(
     number: int, instance: str, opened_wall_seconds: float, effect: RecordIncident
 ) -> IncidentDocument:
@@ -135,14 +108,18 @@ def incident_document(
         "resolved": None,
         "attempt": effect.attempt,
         "exit_status": effect.evidence.exit_status,
-        "diagnosis": diagnosis_document(diagnosis),  # type: ignore[typeddict-item]
-        "decision": decision_document(effect.decision),
+        "diagnosis": cast("DiagnosisDocument", diagnosis_document(diagnosis)),
+        "decision": _decision(effect.decision),
         "settings_before": dict(effect.settings_before),
         "settings_after": None if effect.settings_after is None else dict(effect.settings_after),
         "incomplete": diagnosis.incomplete,
         "excerpt": excerpt(effect.evidence, {line.line for line in diagnosis.evidence}),
         "resolution": None,
     }
+
+
+def _decision(decision: Decision) -> DecisionDocument:
+    return cast("DecisionDocument", decision_document(decision))
 
 
 def excerpt(evidence: Evidence, proof_lines: set[int]) -> list[ProofDocument]:

@@ -162,5 +162,5 @@ class Life(RuleBasedStateMachine):
         assert self.room.instance.reason
 
 
-Life.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Life.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestLife = Life.TestCase

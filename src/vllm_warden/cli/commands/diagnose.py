@@ -15,6 +15,7 @@ from vllm_warden.cli.render import harmless, size, style_of_stdout, wrapped
 from vllm_warden.cli.wording import failure_in_words
 from vllm_warden.core.decide.advice import advise
 from vllm_warden.core.decide.decision import Decision
+from vllm_warden.core.decide.document import decision_document
 from vllm_warden.core.diagnose.asked import asked_settings
 from vllm_warden.core.diagnose.classify import diagnose as find_cause
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
@@ -66,7 +67,7 @@ def diagnose(files: list[str], *, as_json: bool) -> int:
         decision = advise(diagnosis, evidence) if has_failed else None
         found = found or has_failed
         if as_json:
-            advice = advice_document(decision) if decision else None
+            advice = decision_document(decision) if decision else None
             print(json.dumps({"file": name, **document(diagnosis, advice)}), flush=True)
         else:
             if position:
@@ -89,24 +90,6 @@ def evidence_of(name: str) -> Evidence:
         lines.pop()
     records = tuple(LogRecord(number, redact(line)) for number, line in enumerate(lines, 1))
     return Evidence(records=records, settings=asked_settings(records))
-
-
-def advice_document(decision: Decision) -> dict[str, object]:
-    """The "advice" member of a diagnosis as JSON (docs/reference/diagnosis.md)."""
-    price = decision.price
-    return {
-        "remedy": decision.remedy.value,
-        "changes": [
-            {"setting": change.setting, "from": change.before, "to": change.after}
-            for change in decision.changes
-        ],
-        "useless": [{"setting": one.setting, "why": one.why} for one in decision.useless],
-        "price": {name: getattr(price, name) for name in price.__slots__} if price else None,
-        "reason": decision.reason,
-        "arithmetic": list(decision.arithmetic),
-        "options": list(decision.options),
-        "delay_seconds": decision.delay_seconds,
-    }
 
 
 def _lines(name: str, diagnosis: Diagnosis, decision: Decision | None) -> list[str]:

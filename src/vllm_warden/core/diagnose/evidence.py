@@ -37,7 +37,8 @@ class HostLimits:
     """Memory limits of the attempt itself; None means no limit, or not known.
 
     ``address_space_used_bytes`` is the largest VmSize of one engine process seen up to the
-    beginning of profiling; it belongs to ``address_space_bytes`` (RLIMIT_AS), ``memory_bytes`` is the cgroup's.
+    beginning of profiling; it belongs to ``address_space_bytes`` (RLIMIT_AS). ``memory_bytes``
+    is the limit of the memory cgroup.
     """
 
     address_space_bytes: int | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vllm_warden.core.decide.case import Case
-from vllm_warden.core.decide.decision import Change, Decision, Remedy
+from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.decide.document import change_document
 from vllm_warden.core.decide.envelope import note_bad
 from vllm_warden.core.decide.ledger import LedgerEntry
 from vllm_warden.core.decide.policy import decide
@@ -236,7 +237,7 @@ def _announcements(diagnosis: Diagnosis, decision: Decision) -> tuple[Announce, 
         _sentence(decision),
         {
             "remedy": decision.remedy.value,
-            "changes": [_change_document(change) for change in decision.changes],
+            "changes": [change_document(change) for change in decision.changes],
             "reason": decision.reason,
             "arithmetic": list(decision.arithmetic),
         },
@@ -245,10 +246,6 @@ def _announcements(diagnosis: Diagnosis, decision: Decision) -> tuple[Announce, 
         return diagnosed, decided
     names = {change.setting: change.after for change in decision.changes}
     return diagnosed, decided, Announce("settings-changed", _sentence(decision), names)
-
-
-def _change_document(change: Change) -> dict[str, object]:
-    return {"setting": change.setting, "from": change.before, "to": change.after}
 
 
 def _sentence(decision: Decision) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from vllm_warden.core.decide.decision import Decision
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
@@ -37,12 +38,19 @@ class Launch(Effect):
     gpu_indices: tuple[int, ...]
 
 
+class StopSignal(IntEnum):
+    """The two signals that ask an engine to end (signal(7))."""
+
+    INTERRUPT = 2
+    TERMINATE = 15
+
+
 @dataclass(frozen=True, slots=True)
 class Signal(Effect):
     """Send a signal to the parent process of the attempt."""
 
     attempt: int
-    number: int
+    number: StopSignal
 
 
 @dataclass(frozen=True, slots=True)

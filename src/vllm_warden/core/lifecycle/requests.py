@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from signal import SIGINT, SIGTERM
 
 from vllm_warden.core.lifecycle.effects import (
     Announce,
@@ -11,6 +10,7 @@ from vllm_warden.core.lifecycle.effects import (
     ReleaseAttempt,
     ResolveIncident,
     Signal,
+    StopSignal,
 )
 from vllm_warden.core.lifecycle.events import (
     HoldRequested,
@@ -69,7 +69,7 @@ def stop_starting(instance: Instance, event: StopRequested | RestartRequested) -
     """SIGINT first; SIGTERM and the kill follow by timer."""
     number = current(instance).number
     stopping, timer = _stopping(instance, event, SIGTERM_AFTER_SECONDS, step=0)
-    return stopping, (Signal(number, SIGINT), timer)
+    return stopping, (Signal(number, StopSignal.INTERRUPT), timer)
 
 
 def stop_serving(instance: Instance, event: StopRequested | RestartRequested) -> Step:
@@ -79,7 +79,7 @@ def stop_serving(instance: Instance, event: StopRequested | RestartRequested) ->
     if isinstance(event, StopRequested) and event.now:
         limit = STOP_NOW_SECONDS
     stopping, timer = _stopping(instance, event, limit, step=1)
-    return stopping, (Signal(number, SIGTERM), timer)
+    return stopping, (Signal(number, StopSignal.TERMINATE), timer)
 
 
 def _stopping(
@@ -110,7 +110,7 @@ def stop_step_elapsed(instance: Instance, _: TimerElapsed) -> Step:
     number = current(instance).number
     if instance.stop_step == 0:
         next_step, timer = with_timer(replace(instance, stop_step=1), KILL_AFTER_SECONDS)
-        return next_step, (Signal(number, SIGTERM), timer)
+        return next_step, (Signal(number, StopSignal.TERMINATE), timer)
     return replace(instance, timer=None), (ReleaseAttempt(number),)
 
 

@@ -101,7 +101,8 @@ def _own_remains(pids: tuple[int, ...], waited_seconds: float) -> GateVerdict:
     if waited_seconds > OWN_REMAINS_HOLD_SECONDS:
         text = f"processes of an earlier attempt cannot be ended: {shown}"
         return GateVerdict(Gate.HOLD, text)
-    return GateVerdict(Gate.WAIT, f"ending processes of an earlier attempt: {shown}", kill_remains=True)
+    text = f"ending processes of an earlier attempt: {shown}"
+    return GateVerdict(Gate.WAIT, text, kill_remains=True)
 
 
 def _gpus(

@@ -1,0 +1,41 @@
+"""Lessons: proven before ready, never a known-bad one, and only for what they were learned on."""
+
+from __future__ import annotations
+
+from vllm_warden.core.decide.envelope import (
+    Envelope,
+    envelope_key,
+    note_bad,
+    note_proven,
+    note_ready,
+)
+from vllm_warden.core.plan.spec import EngineFacts, ModelFacts
+
+
+def test_proven_settings_win_over_the_last_that_became_ready() -> None:
+    envelope = note_ready(note_proven(Envelope("k"), {"max_num_seqs": 256}), {"max_num_seqs": 512})
+
+    assert envelope.start_changes() == {"max_num_seqs": 256}
+
+
+def test_while_none_is_proven_the_last_ready_ones_are_used() -> None:
+    assert note_ready(Envelope("k"), {"max_num_seqs": 512}).start_changes() == {"max_num_seqs": 512}
+
+
+def test_known_bad_settings_are_never_started_with() -> None:
+    envelope = note_bad(note_ready(Envelope("k"), {"max_num_seqs": 512}), {"max_num_seqs": 512})
+
+    assert envelope.start_changes() == {}
+
+
+def test_a_lesson_holds_for_one_model_engine_gpu_and_request_only() -> None:
+    asked = {"max_num_seqs": 1024}
+    keys = {
+        envelope_key(asked, ModelFacts("a"), EngineFacts("0.15.1"), ("H100",)),
+        envelope_key(asked, ModelFacts("b"), EngineFacts("0.15.1"), ("H100",)),
+        envelope_key(asked, ModelFacts("a"), EngineFacts("0.16.0"), ("H100",)),
+        envelope_key(asked, ModelFacts("a"), EngineFacts("0.15.1"), ("H200",)),
+        envelope_key({"max_num_seqs": 512}, ModelFacts("a"), EngineFacts("0.15.1"), ("H100",)),
+    }
+
+    assert len(keys) == 5

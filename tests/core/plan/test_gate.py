@@ -1,0 +1,110 @@
+"""The gate opens only when everything is proven free, and always says who stands in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm_warden.core.model import GIB, GpuHolder, GpuReading
+from vllm_warden.core.plan.gate import Gate, GateReport, WorldFault, judge_gate
+from vllm_warden.core.plan.spec import InstanceSpec, ModelFacts
+
+FREE = GpuReading(0, "GPU-0", "H100", 80 * GIB, 79 * GIB)
+HELD = replace(
+    FREE,
+    index=1,
+    uuid="GPU-1",
+    free_bytes=20 * GIB,
+    holders=(GpuHolder(4711, 59 * GIB, "alice", "python train.py"),),
+)
+SPEC = InstanceSpec("big", "/m", (0, 1))
+
+
+def judge(report: GateReport, waited: float = 0.0, spec: InstanceSpec = SPEC) -> tuple[Gate, str]:
+    verdict = judge_gate(spec, report, 0.9, waited)
+    return verdict.gate, verdict.text
+
+
+def test_it_opens_when_every_gpu_has_its_share_free() -> None:
+    other = replace(FREE, index=1, uuid="GPU-1")
+
+    verdict = judge_gate(SPEC, GateReport(gpus=(FREE, other)), 0.9, 0.0)
+
+    assert verdict.gate is Gate.OPEN
+    assert verdict.gpu_indices == (0, 1)
+
+
+def test_one_held_gpu_of_many_keeps_it_closed_and_names_pid_user_and_command() -> None:
+    gate, text = judge(GateReport(gpus=(FREE, HELD)))
+
+    assert gate is Gate.WAIT
+    for part in ("GPU 1", "20.00 GiB free", "72.00 GiB are needed", "4711", "alice", "train.py"):
+        assert part in text
+
+
+def test_a_foreign_holder_is_waited_for_half_an_hour_then_held_never_killed() -> None:
+    report = GateReport(gpus=(FREE, HELD))
+
+    assert judge(report, 1700)[0] is Gate.WAIT
+    assert judge(report, 1900)[0] is Gate.HOLD
+    assert not judge_gate(SPEC, report, 0.9, 1900).kill_remains
+
+
+def test_weights_that_need_more_than_the_budget_decide() -> None:
+    small = replace(FREE, free_bytes=30 * GIB)
+    other = replace(small, index=1, uuid="GPU-1")
+    report = GateReport(gpus=(small, other), model=ModelFacts(weight_bytes=60 * GIB))
+
+    assert judge_gate(SPEC, report, 0.1, 0.0).gate is Gate.WAIT
+    assert judge_gate(SPEC, replace(report, model=ModelFacts()), 0.1, 0.0).gate is Gate.OPEN
+
+
+def test_unreadable_gpus_never_count_as_free() -> None:
+    lost = replace(FREE, index=1, uuid="GPU-1", error="GPU is lost")
+
+    assert judge(GateReport(gpus_problem="driver not loaded"))[0] is Gate.WAIT
+    assert judge(GateReport(gpus=(FREE, lost))) == (
+        Gate.WAIT,
+        "GPU 1 cannot be read: GPU is lost",
+    )
+
+
+def test_a_gpu_that_does_not_exist_is_named_with_those_that_do() -> None:
+    spec = replace(SPEC, gpus=(0, 9))
+
+    assert judge(GateReport(gpus=(FREE,)), spec=spec) == (
+        Gate.WAIT,
+        "GPU 9 does not exist here (there are: 0)",
+    )
+
+
+def test_uuids_name_gpus_too() -> None:
+    verdict = judge_gate(replace(SPEC, gpus=("GPU-0",)), GateReport(gpus=(FREE,)), 0.9, 0.0)
+
+    assert verdict.gpu_indices == (0,)
+
+
+def test_a_cpu_instance_is_never_gated_by_gpus() -> None:
+    spec = replace(SPEC, gpus=())
+
+    assert judge(GateReport(gpus_problem="no NVML"), spec=spec)[0] is Gate.OPEN
+
+
+def test_a_hopeless_fault_wins_over_one_that_may_pass() -> None:
+    faults = (
+        WorldFault("model", "not there yet", hopeless=False),
+        WorldFault("command", "no vllm", hopeless=True),
+    )
+
+    assert judge(GateReport(faults=faults)) == (Gate.FAIL, "command: no vllm")
+
+
+def test_own_remains_are_ended_and_held_after_a_minute() -> None:
+    report = GateReport(own_remains=(12, 13))
+
+    assert judge_gate(SPEC, report, 0.9, 0.0).kill_remains
+    assert judge(report, 61)[0] is Gate.HOLD
+
+
+def test_a_taken_port_and_other_starts_are_waited_for() -> None:
+    assert "pid 7" in judge(GateReport(port_holder="pid 7 (nginx)"))[1]
+    assert "other" in judge(GateReport(starting=("other",)))[1]
