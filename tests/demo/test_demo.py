@@ -49,8 +49,10 @@ def left_behind(tmp_path: Path) -> list[str]:
 
 
 def test_the_incident_is_survived_and_nothing_is_left(tmp_path: Path) -> None:
-    done = run(tmp_path)
+    picture = tmp_path.with_suffix(".svg")
+    done = run(tmp_path, "--picture", str(picture))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "simulated" in picture.read_text()
     assert "The GPUs are simulated" in done.stdout
     assert re.search(r"gpu_memory_utilization 0\.95 → 0\.9\d+", done.stdout)
     assert "was answered" in done.stdout

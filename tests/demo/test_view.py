@@ -125,6 +125,16 @@ def test_memory_of_the_dead_is_shown_as_nobodys_while_the_gate_waits() -> None:
     assert "closed for" in picture
 
 
+def test_the_whole_story_fits_a_terminal_of_24_lines() -> None:
+    state = whole_story()
+    see_status(state, status(95.0, "ready"))
+    see_memory(state, {"samples": [{"phase": "load", "used_bytes": {"0": GIB}}]})
+    console = Console(width=100, height=24, force_terminal=False)
+    with console.capture() as captured:
+        console.print(frame(state, 100, 24))
+    assert len(captured.get().splitlines()) <= 24
+
+
 def test_log_text_cannot_move_the_cursor() -> None:
     state = told(*launched(1, "warmup"), event("failure-diagnosed", proof="\x1b[2Jgone"))
     assert "\x1b[2J" not in drawn(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave configuration, logs and history behind.")
     ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Write the last picture to this file, as SVG.")
+    ] = None,
     speed: Annotated[
         float, typer.Option(min=1, max=2000, help="Simulated seconds in one real second.")
     ] = 30,
@@ -40,4 +44,4 @@ def demo(
     """
     from vllm_warden.cli.demo.run import demo as run_demo  # noqa: PLC0415 - imports rich
 
-    raise typer.Exit(run_demo(mode.value, plain=plain, keep=keep, speed=speed))
+    raise typer.Exit(run_demo(mode.value, plain=plain, keep=keep, speed=speed, picture=picture))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import sys
@@ -36,6 +37,7 @@ from vllm_warden.simulation.build import CannotBuild
 LIMIT_SECONDS = 180.0
 LOOK_SECONDS = 0.2
 HELD_FOR_SECONDS = 1.0
+PICTURE_WIDTH = 110
 PROMPT = "Say that you are ready."
 
 
@@ -119,7 +121,7 @@ def ask(port: int, directory: Path) -> str | None:
     return f"{PROMPT!r} was answered: {text!r}"
 
 
-def demo(mode: str, *, plain: bool, keep: bool, speed: float) -> int:
+def demo(mode: str, *, plain: bool, keep: bool, speed: float, picture: Path | None = None) -> int:
     """The exit status: 0 when everything was shown, else 1 with the reasons printed."""
     console = Console(highlight=False)
     stage = make_stage(mode, speed)
@@ -141,6 +143,8 @@ def demo(mode: str, *, plain: bool, keep: bool, speed: float) -> int:
         stage.clear(keep=keep)
     missing = shortcomings(watch.state)
     print("\n".join(["", *summary(watch.state, missing), *for_real()]))
+    if picture is not None:
+        save_picture(watch.state, picture)
     if keep:
         print(f"The files are in {stage.directory}.")
     return 1 if missing else 0
@@ -154,7 +158,17 @@ def _run_plain(watch: Watch) -> None:
 
 def _run_drawn(watch: Watch, console: Console) -> None:
     with Live(console=console, refresh_per_second=12, transient=False) as live:
-        watch.run(lambda: live.update(frame(watch.state, console.width)), LIMIT_SECONDS)
+        watch.run(
+            lambda: live.update(frame(watch.state, console.width, console.height)), LIMIT_SECONDS
+        )
+
+
+def save_picture(state: DemoState, path: Path) -> None:
+    """The last frame as SVG."""
+    with Path(os.devnull).open("w") as nowhere:
+        console = Console(record=True, width=PICTURE_WIDTH, file=nowhere, force_terminal=True)
+        console.print(frame(state, PICTURE_WIDTH))
+        console.save_svg(str(path), title="vllm-warden demo")
 
 
 def for_real() -> list[str]:

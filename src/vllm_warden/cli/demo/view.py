@@ -26,26 +26,26 @@ BAR_CELLS = 36
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_CELLS = 48
 WORKER_COLOURS = ("cyan", "blue", "magenta", "green")
+TALL = 36
 EVENTS_SHOWN = 4
 EVENTS_DRAWN_OTHERWISE = frozenset({"phase-entered", "settings-changed"})
 NOBODYS_FRACTION = 0.02
 """Less than this is what driver and firmware keep for themselves."""
 
 
-def frame(state: DemoState, width: int = 100) -> RenderableType:
-    """The whole picture at this moment."""
-    parts: list[RenderableType] = [
-        _headline(),
-        Text(""),
-        *(_attempt(each, state) for each in state.attempts.values()),
-    ]
+def frame(state: DemoState, width: int = 100, height: int = TALL) -> RenderableType:
+    """The whole picture at this moment; a low terminal gets it without blank and small print."""
+    tall = height >= TALL
+    gap = [Text("")] if tall else []
+    parts: list[RenderableType] = [_headline(), *gap]
+    parts += [_attempt(each, state) for each in state.attempts.values()]
     if not state.attempts:
         parts.append(Text("  the daemon is starting", style="dim"))
-    parts += [Text(""), _gpus(state), _timeline(state)]
-    story = _story(state)
+    parts += [*gap, _gpus(state), _timeline(state)]
+    story = _story(state, tall=tall)
     if story.row_count:
-        parts += [Text(""), story]
-    parts += [Text(""), *_events(state)]
+        parts += [*gap, story]
+    parts += [*gap, *_events(state, EVENTS_SHOWN if tall else 1)]
     title = Text.assemble((" vllm-warden ", "bold"), ("the GPUs are simulated ", "yellow"))
     clock = Text(f" {seconds_words(state.now_seconds)} ", style="dim")
     return Panel(
@@ -166,7 +166,7 @@ def _timeline(state: DemoState) -> Text:
     return Text.assemble(("memory ", "dim"), (line, "cyan"), (" of this attempt", "dim"))
 
 
-def _story(state: DemoState) -> Table:
+def _story(state: DemoState, *, tall: bool) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -175,7 +175,7 @@ def _story(state: DemoState) -> Table:
         ("proof", Text(proof_words(state), style="dim")),
         ("decision", Text(decision_words(state))),
         ("change", Text(change_words(state), style="bold cyan")),
-        ("reckoning", Text(arithmetic_words(state), style="dim")),
+        ("reckoning", Text(arithmetic_words(state) if tall else "", style="dim")),
         ("price", Text(price_words(state))),
         ("gate", Text(_gate(state), style="yellow" if state.gate else "")),
         ("answer", Text(state.completion or "", style="green")),
@@ -198,9 +198,9 @@ def _gate(state: DemoState) -> str:
     return ""
 
 
-def _events(state: DemoState) -> list[RenderableType]:
+def _events(state: DemoState, number: int) -> list[RenderableType]:
     told = [each for each in state.events if each[1] not in EVENTS_DRAWN_OTHERWISE]
-    shown = told[-EVENTS_SHOWN:]
+    shown = told[-number:]
     lines: list[RenderableType] = []
     for at, kind, text in shown:
         line = Text(f"{at:5.1f} s  {kind}: {harmless(text)}", style="dim", no_wrap=True)
