@@ -104,7 +104,15 @@ def sampler_incident(**changes) -> Document:
                 {"setting": "max_model_len", "why": "the KV cache was already allocated; a shorter "
                  "context frees nothing"},
             ],
-            "price": {"kv_tokens": -24000, "concurrent_sequences": -512},
+            "price": {
+                "sequences_before": 1024,
+                "sequences_after": 512,
+                "kv_bytes_lost": 3 * GIB,
+                "max_model_len_before": None,
+                "max_model_len_after": None,
+                "concurrency_fraction": 0.92,
+                "note": "",
+            },
             "reason": "the sampler needs 1.5 GiB that the budget left no room for",
             "arithmetic": ["1024 sequences x 200064 tokens x 8 bytes = 1.5 GiB",
                            "room at 0.9183: 3.0 GiB"],

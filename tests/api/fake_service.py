@@ -52,7 +52,9 @@ class FakeService:
         return None
 
     def memory(self, name: str) -> Document | None:
-        return {"samples": []} if self.instance(name) else None
+        if self.instance(name) is None:
+            return None
+        return {"instance": name, "attempt": 1, "total_bytes": {}, "samples": []}
 
     async def incidents(self, name: str | None, limit: int) -> list[Document]:
         found = [i for i in self.incident_documents if name in (None, i["instance"])]

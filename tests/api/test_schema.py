@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from tests.api import documents
 
@@ -53,6 +55,13 @@ def test_a_departure_from_the_shape_is_named(change, sentence):
 def test_a_member_that_is_not_published_is_named():
     document = {**documents.status(), "extra": 1}
     assert list(mismatches(document, StatusDocument)) == ["$.extra is not part of StatusDocument"]
+
+
+def test_a_member_that_may_be_absent_may_be_absent():
+    incident = documents.sampler_incident()
+    del incident["excerpt"]
+    assert list(mismatches(incident, IncidentDocument)) == []
+    assert "excerpt" not in cast("list[str]", json_schema(IncidentDocument)["required"])
 
 
 def test_types_become_json_schema():

@@ -15,7 +15,7 @@ from vllm_warden.api.service import Document
 from vllm_warden.cli.detail import detail
 from vllm_warden.cli.overview import overview, urgency
 from vllm_warden.cli.render import Style
-from vllm_warden.cli.story import incident_story, story
+from vllm_warden.cli.story import incident_story, price_in_words, story
 
 GOLDEN = Path(__file__).parent / "golden"
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -81,6 +81,14 @@ DETAILS = {
     "explanation": ["It runs with less than asked since incident 7."],
     "incident": d.sampler_incident(),
 }  # fmt: skip
+GAVE_UP = {
+    **d.sampler_incident()["decision"],  # type: ignore[dict-item]
+    "remedy": "give_up",
+    "changes": [],
+    "price": None,
+    "reason": "the weights need 115.0 GiB on each of 2 GPUs",
+    "options": ["tensor_parallel_size = 4", "a model quantized to 4 bits"],
+}
 NOTHING: Document = {"attempts": [], "launch_command": "", "explanation": [], "incident": None}
 HOSTILE_TEXT = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \u202eevil\x00 " + "x" * 90
 HOSTILE = d.sampler_incident(
@@ -104,11 +112,19 @@ VIEWS: dict[str, tuple[View, Document]] = {
                  conditions=["history is in memory only: the disk is full"]),
     ),
     "gpus unknown": (overview, d.status(STARTING, gpus_problem="no NVIDIA driver is loaded")),
+    "long name": (
+        overview,
+        d.status(d.instance("x" * 32, state="starting", phase="kv_alloc", wanted="stopped",
+                            degraded=True)),
+    ),
     "one healthy": (overview, d.status(d.instance(), gpus=GPUS[:4])),
     "detail degraded": (detail, {**DEGRADED, **DETAILS}),
     "detail held": (detail, {**HELD, **NOTHING}),
     "why degraded": (story, {**DEGRADED, **DETAILS}),
     "why held": (story, {**HELD, **NOTHING}),
+    "why given up": (story, {**HELD, **NOTHING, "state": "failed", "decision": GAVE_UP}),
+    "why on hold": (story, {**d.instance(wanted="held"), **NOTHING}),
+    "detail on hold": (detail, {**d.instance(wanted="held"), **NOTHING}),
     "why waiting": (story, {**WAITING, **NOTHING}),
     "why healthy": (story, {**d.instance(), **NOTHING}),
     "incident with hostile text": (incident_story, HOSTILE),
@@ -133,6 +149,21 @@ def test_colour_changes_no_letter(name):
     view, document = VIEWS[name]
     coloured = "\n".join(view(document, d.NOW, Style(colour=True)))
     assert ESCAPE.sub("", coloured) == "\n".join(view(document, d.NOW, Style()))
+
+
+@pytest.mark.parametrize(
+    ("price", "words"),
+    [
+        ({}, ""),
+        ({"sequences_before": 4, "sequences_after": 4, "note": ""}, ""),
+        ({"max_model_len_before": 8192, "max_model_len_after": 4096, "note": "paid by long ones"},
+         "context length 8192 -> 4096, paid by long ones"),
+        ({"kv_bytes_lost": -GIB, "concurrency_fraction": 0.5},
+         "1.0 GiB of KV cache more, 50% of the usable concurrency is left"),
+    ],
+)  # fmt: skip
+def test_a_price_is_told_from_what_is_known(price, words):
+    assert price_in_words(price) == words
 
 
 def test_what_needs_a_person_comes_first():

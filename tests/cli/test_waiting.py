@@ -168,6 +168,8 @@ BEFORE: Document = {"state": "held", "wanted": "running", "attempt": 3, "since":
         ({"state": "ready", "attempt": 4}, Goal("ready", fresh=True), 0, "reached"),
         ({}, Goal("ready"), 1, None),
         ({}, Goal("ready"), 5, "failed"),
+        ({"since": 1.01}, Goal("ready"), 0, None),
+        ({"since": None}, Goal("ready"), 0, "failed"),
         ({"since": 2.0}, Goal("ready"), 0, "failed"),
         ({"state": "failed"}, Goal("ready"), 0, "failed"),
         ({"state": "stopped", "wanted": "stopped"}, Goal("ready"), 0, "failed"),

@@ -67,7 +67,7 @@ async def events(service: Service, request: Request) -> Response:
 async def logs(service: Service, request: Request) -> Response:
     name = _name(request)
     attempt = whole_number(request, "attempt", None, 1, 10**9)
-    last = whole_number(request, "last", 200, 0, LOG_LINES_MAX)
+    last = whole_number(request, "last", 200, 1, LOG_LINES_MAX)
     if _wants_stream(request):
         _known(service, request, service.instance(name))
         return _stream(request, service.follow_logs(name, attempt, last))

@@ -181,6 +181,7 @@ class EventDocument(TypedDict):
     instance: str | None
     event: str
     text: str
+    data: NotRequired[dict[str, object]]
 
 
 class LogLineDocument(TypedDict):
@@ -206,13 +207,18 @@ class LogLinesDocument(TypedDict):
 
 
 class MemorySampleDocument(TypedDict):
+    """``at`` is wall time, ``at_seconds`` counts since boot."""
+
+    at: float
     at_seconds: float
     phase: str
     used_bytes: dict[str, int]
 
 
 class MemoryDocument(TypedDict):
-    attempt: NotRequired[int]
+    instance: str
+    attempt: int
+    total_bytes: dict[str, int]
     samples: list[MemorySampleDocument]
 
 

@@ -48,11 +48,11 @@ def json_schema(expected: Any) -> dict[str, object]:  # noqa: PLR0911 - one retu
     if origin in (Union, types.UnionType):
         return {"anyOf": [json_schema(each) for each in get_args(expected)]}
     if typing.is_typeddict(expected):
-        hints = get_type_hints(expected)
+        hints = get_type_hints(expected, include_extras=True)
         return {
             "type": "object",
             "properties": {name: json_schema(hint) for name, hint in hints.items()},
-            "required": sorted(expected.__required_keys__),
+            "required": sorted(_required(hints)),
         }
     if origin is list:
         return {"type": "array", "items": json_schema(get_args(expected)[0])}
@@ -65,14 +65,19 @@ def _object_mismatches(value: object, expected: Any, where: str) -> Iterator[str
     if not isinstance(value, dict):
         yield f"{where} is {value!r}, expected an object"
         return
-    hints = get_type_hints(expected)
-    for name in sorted(expected.__required_keys__ - value.keys()):
+    hints = get_type_hints(expected, include_extras=True)
+    for name in sorted(_required(hints) - value.keys()):
         yield f"{where}.{name} is missing"
     for name in value:
         if name not in hints:
             yield f"{where}.{name} is not part of {expected.__name__}"
             continue
         yield from mismatches(value[name], hints[name], f"{where}.{name}")
+
+
+def _required(hints: dict[str, Any]) -> set[str]:
+    """``__required_keys__`` is wrong where annotations are postponed (typing documentation)."""
+    return {name for name, hint in hints.items() if get_origin(hint) is not NotRequired}
 
 
 def _is_scalar(value: object, expected: Any) -> bool:

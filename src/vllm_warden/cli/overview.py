@@ -62,6 +62,8 @@ def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list
     lines = _title(instance, now, style)
     if instance["reason"]:
         lines += _labelled("why", instance["reason"], style)
+    if instance["wanted"] == "held" and instance["state"] != "held":
+        lines += _labelled("hold", "it will not be relaunched when it ends", style)
     if gate := instance["gate"]:
         waiting = f" (for {duration(now - gate['since'])})" if gate["since"] else ""
         lines += _labelled("gate", gate["text"] + waiting, style)
@@ -137,11 +139,15 @@ def _title(instance: InstanceDocument, now: float, style: Style) -> list[str]:
         parts.append(f"attempt {instance['attempt']}")
     if state != "stopped" and instance["wanted"] == "stopped":
         parts.append("wanted: stopped")
-    state_text = " ".join([style.paint(text, look), ", ".join(parts)]).rstrip()
-    title = f"{style.paint(instance['name'], 'bold')}  {state_text}"
+    name, details = instance["name"], ", ".join(parts)
+    painted = f"{style.paint(name, 'bold')}  {style.paint(text, look)} {details}".rstrip()
+    lines = [painted]
+    if len(f"{name}  {text} {details}") > style.width:
+        lines = [f"{style.paint(name, 'bold')}  {style.paint(text, look)}"]
+        lines += wrapped(details, style, "  ")
     if not instance["gpus"]:
-        return [title]
-    return [title, *_labelled("GPUs", ranges(instance["gpus"]) + _memory(instance), style)]
+        return lines
+    return [*lines, *_labelled("GPUs", ranges(instance["gpus"]) + _memory(instance), style)]
 
 
 def _memory(instance: InstanceDocument) -> str:

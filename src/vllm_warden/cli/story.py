@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vllm_warden.cli.detail import attempt_lines, local_time
-from vllm_warden.cli.render import Style, columns, cut, duration, harmless, ranges, value, wrapped
+from vllm_warden.cli.render import (
+    Style,
+    columns,
+    cut,
+    duration,
+    harmless,
+    ranges,
+    size,
+    value,
+    wrapped,
+)
 from vllm_warden.cli.wording import REMEDIES, failure_in_words
 
 if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
@@ -70,7 +81,7 @@ def proof_lines(proof: list[ProofDocument], style: Style) -> list[str]:
 
 def _headline(document: InstanceDetailDocument, now: float, style: Style) -> list[str]:
     state = document["state"] + (" (degraded)" if document["degraded"] else "")
-    text = f"{document['name']} is {state}"
+    text = f"{document['name']} {'has' if document['state'] == 'failed' else 'is'} {state}"
     if document["since"] is not None:
         text += f" for {duration(now - document['since'])}"
     if document["attempt"]:
@@ -123,12 +134,8 @@ def _decision(decision: DecisionDocument, style: Style) -> list[str]:
     lines += [
         line for each in decision["arithmetic"] for line in wrapped(each, style, "      ", "    = ")
     ]
-    if decision["price"]:
-        price = ", ".join(
-            f"{name.replace('_', ' ')} {value(amount)}"
-            for name, amount in decision["price"].items()
-            if amount is not None
-        )
+    price = price_in_words(decision["price"] or {})
+    if price:
         lines += wrapped(f"Price: {price}", style, "    ", "  ")
     useless = [
         line
@@ -138,18 +145,37 @@ def _decision(decision: DecisionDocument, style: Style) -> list[str]:
     return lines + _section("What would not help", useless, style)
 
 
+def price_in_words(price: Mapping[str, object]) -> str:
+    """What the remedy costs, from the members that are known; empty where nothing is."""
+    words = []
+    for name, label in (("sequences", "sequences"), ("max_model_len", "context length")):
+        before, after = price.get(f"{name}_before"), price.get(f"{name}_after")
+        if before != after and after is not None:
+            words.append(f"{label} {value(before)} -> {value(after)}")
+    lost = price.get("kv_bytes_lost")
+    if isinstance(lost, int) and lost:
+        words.append(f"{size(abs(lost))} of KV cache {'less' if lost > 0 else 'more'}")
+    fraction = price.get("concurrency_fraction")
+    if isinstance(fraction, int | float):
+        words.append(f"{fraction:.0%} of the usable concurrency is left")
+    if price.get("note"):
+        words.append(str(price["note"]))
+    return ", ".join(words)
+
+
 def _advice(document: InstanceDetailDocument, style: Style) -> list[str]:
     """What a person can do from this state; empty where nothing is left to do."""
     name, state = document["name"], document["state"]
     words: list[str] = []
+    options = _options(document)
     if state == "held":
         words = [
-            "do what the reason above asks for (or change the configuration)",
+            *(options or ["do what the reason above asks for (or change the configuration)"]),
             f"then: vllm-warden resume {name}",
         ]
     elif state == "failed":
         words = [
-            "correct what the reason above names in the configuration file",
+            *(options or ["correct what the reason above names in the configuration file"]),
             f"then: vllm-warden start {name}",
         ]
     elif state == "waiting" and document["gate"]:
@@ -169,6 +195,13 @@ def _advice(document: InstanceDetailDocument, style: Style) -> list[str]:
         number = document["incident"]["number"]
         lines.append(f"  - all of it: vllm-warden incidents {number}; vllm-warden logs {name}")
     return lines
+
+
+def _options(document: InstanceDetailDocument) -> list[str]:
+    """What the decision offers a person, most promising first."""
+    incident = document["incident"]
+    decision = document["decision"] or (incident["decision"] if incident else None)
+    return decision.get("options", []) if decision else []
 
 
 def _section(title: str, lines: list[str], style: Style) -> list[str]:

@@ -16,6 +16,9 @@ SETTLE_SECONDS = 3.0
 
 POLL_SECONDS = 1.0
 
+SAME_MOMENT_SECONDS = 0.5
+"""The daemon derives ``since`` from the boot clock each time, so it differs a little."""
+
 Outcome = Literal["reached", "failed", "late"]
 
 
@@ -58,13 +61,19 @@ def judge(before: Json, now: Json, goal: Goal, waited_seconds: float) -> Outcome
     """None while it is still undecided."""
     state = now["state"]
     newer = now["attempt"] != before["attempt"]
-    moved = newer or (state, now["since"]) != (before["state"], before["since"])
+    moved = newer or state != before["state"] or not _same_moment(now["since"], before["since"])
     settled = moved or waited_seconds >= SETTLE_SECONDS
     if state == goal.state and (newer or not goal.fresh):
         return "reached"
     if goal.state == "ready" and settled and (state in STUCK or _stopped_by_someone(now)):
         return "failed"
     return None
+
+
+def _same_moment(one: object, other: object) -> bool:
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other) < SAME_MOMENT_SECONDS
+    return one == other
 
 
 def _stopped_by_someone(now: Json) -> bool:

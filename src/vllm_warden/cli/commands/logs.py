@@ -42,7 +42,7 @@ def register(app: click.Group) -> None:
 @click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
 @click.option(
     "--last",
-    type=click.IntRange(0, 100_000),
+    type=click.IntRange(1, 100_000),
     default=200,
     metavar="N",
     help="Lines from the end.",
