@@ -1,0 +1,65 @@
+"""Real vLLM for the CPU under the real daemon, its log in a real journald."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine.tiny_model import main as make_model
+from tests.wardens import Warden, free_port
+
+ROOT = Path(__file__).parents[2]
+ENGINE = Path(os.environ.get("WARDEN_TEST_ENGINE", ROOT / ".venv-engine")) / "bin" / "vllm"
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny local models: ``bigvocab`` (the incident's vocabulary), ``tiny`` and ``long``."""
+    directory = tmp_path_factory.mktemp("models")
+    make_model([str(directory / "bigvocab"), "--vocab-size", "200064", "--hidden-size", "256"])
+    make_model([str(directory / "tiny"), "--weights"])
+    make_model([str(directory / "long"), "--max-position", "131072"])
+    return directory
+
+
+@pytest.fixture
+def warden(tmp_path: Path) -> Iterator[Warden]:
+    made = Warden(tmp_path, log_backend="journal", environment={})
+    yield made
+    if made.process is not None:
+        made.stop()
+
+
+@pytest.fixture
+def instance() -> Callable[..., str]:
+    """Writes one instance's tables; ``port`` is left out for a free one."""
+
+    def write(
+        name: str,
+        model: Path,
+        engine: str,
+        *,
+        command: list[str] | None = None,
+        environment: dict[str, str] | None = None,
+        adapt: str = "",
+        port: int | None = None,
+        more: str = "",
+    ) -> str:
+        variables = {**OFFLINE, **(environment or {})}
+        shown = ", ".join(f'{key} = "{value}"' for key, value in variables.items())
+        words = ", ".join(f'"{word}"' for word in command or [str(ENGINE), "serve"])
+        return (
+            f'[instance.{name}]\nmodel = "{model}"\ngpus = []\nport = {port or free_port()}\n'
+            f"command = [{words}]\nenvironment = {{ {shown} }}\n{more}\n"
+            f"[instance.{name}.engine]\n{engine}\n[instance.{name}.adapt]\n{adapt}\n"
+        )
+
+    return write
