@@ -19,7 +19,7 @@ GIB = 2**30
 def oom(size: int) -> Exception:
     import torch
 
-    return torch.OutOfMemoryError(
+    error: Exception = torch.OutOfMemoryError(
         f"CUDA out of memory. Tried to allocate {size / GIB:.2f} GiB. GPU 0 has a total "
         "capacity of 79.19 GiB of which 1.06 GiB is free. Including non-PyTorch memory, "
         "this process has 78.12 GiB memory in use. Of the allocated memory 76.20 GiB is "
@@ -29,6 +29,7 @@ def oom(size: int) -> Exception:
         "documentation for Memory Management  "
         "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
     )
+    return error
 
 
 def register() -> None:
