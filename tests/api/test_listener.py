@@ -98,7 +98,7 @@ def test_a_path_that_is_too_long_or_not_writable_is_explained(tmp_path):
         open_listener(str(tmp_path / "file" / "api.sock"), None)
 
 
-def test_stopping_ends_streams_removes_the_path_and_takes_no_signal_handler(tmp_path):
+def test_stopping_ends_streams_removes_the_path_and_takes_no_signal_handler(tmp_path, caplog):
     path = str(tmp_path / "api.sock")
 
     def read_to_the_end() -> int:
@@ -122,6 +122,7 @@ def test_stopping_ends_streams_removes_the_path_and_takes_no_signal_handler(tmp_
         return count
 
     assert asyncio.run(scenario()) == 1
+    assert not caplog.records, "a stream had to be cancelled"
     assert not Path(path).exists()
     with pytest.raises(DaemonUnreachable, match="no such socket"):
         Client(path).get("/v1/status")

@@ -14,6 +14,7 @@ from tests.api import documents
 from tests.api.fake_service import FakeService
 
 from vllm_warden.api.service import Accepted, ChangeRequest, Document, Refused
+from vllm_warden.cli import wait
 from vllm_warden.cli.wait import Goal, judge
 
 NAME = "minimax-m25"
@@ -127,6 +128,7 @@ def test_a_daemon_that_restarts_while_we_wait_is_found_again(start_server, warde
         while not first.service.streams_open:
             time.sleep(0.01)
         first.call(first.server.stop())
+        time.sleep(0.5)  # long enough for the command to find nobody there
         start_server(story({"state": "ready", "attempt": 9}))
 
     other = threading.Thread(target=restart)
@@ -155,6 +157,23 @@ def test_ctrl_c_only_detaches(start_server):
     assert process.returncode == 0
     assert "start goes on" in err
     assert [change.verb for change in server.service.changes] == ["start"]
+
+
+def test_a_daemon_that_stays_away_is_exit_3(start_server, warden, monkeypatch):
+    monkeypatch.setattr(wait, "UNREACHABLE_SECONDS", 0.3)
+    server = start_server(story({"state": "stopped"}))
+
+    def stop() -> None:
+        while not server.service.streams_open:
+            time.sleep(0.01)
+        server.call(server.server.stop())
+
+    other = threading.Thread(target=stop)
+    other.start()
+    code, _, err = warden("start", NAME, "--socket", server.path)
+    other.join()
+    assert code == 3
+    assert "cannot reach the daemon" in err
 
 
 BEFORE: Document = {"state": "held", "wanted": "running", "attempt": 3, "since": 1.0}

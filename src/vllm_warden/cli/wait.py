@@ -19,6 +19,9 @@ POLL_SECONDS = 1.0
 SAME_MOMENT_SECONDS = 0.5
 """The daemon derives ``since`` from the boot clock each time, so it differs a little."""
 
+UNREACHABLE_SECONDS = 10.0
+"""How long a daemon may be away (a restart, an upgrade) before waiting for it ends."""
+
 Outcome = Literal["reached", "failed", "late"]
 
 
@@ -41,14 +44,13 @@ def wait_for(
 ) -> tuple[Outcome, Json]:
     """Follow events after the change until the goal is reached, missed, or time is over.
 
-    Raises DaemonUnreachable when the daemon goes away and stays away for ten seconds.
+    Raises DaemonUnreachable when the daemon goes away and stays away.
     """
     name = str(before["name"])
     started = time.monotonic()
-    for text in _progress(client, name, event):
+    for text, now in _progress(client, name, event):
         if text is not None:
             tell(text)
-        now = client.get(f"/v1/instances/{quote(name, safe='')}")
         outcome = judge(before, now, goal, time.monotonic() - started)
         if outcome is not None:
             return outcome, now
@@ -80,21 +82,27 @@ def _stopped_by_someone(now: Json) -> bool:
     return now["state"] == "stopped" and now["wanted"] == "stopped"
 
 
-def _progress(client: Client, name: str, after: int) -> Iterator[str | None]:
-    """Texts of the instance's events; None at the start and whenever nothing happens."""
+def _progress(client: Client, name: str, after: int) -> Iterator[tuple[str | None, Json]]:
+    """Texts of the instance's events, each with the instance as it is then.
+
+    The text is None at the start, after a reconnect, and whenever nothing happens for a while.
+    """
+    path = f"/v1/instances/{quote(name, safe='')}"
     missing_since: float | None = None
-    yield None
     while True:
         try:
+            yield None, client.get(path)
+            missing_since = None
             query = {"after": after, "follow": 1}
             for document in client.stream("/v1/events", query, POLL_SECONDS):
-                missing_since = None
                 number = document.get("number") if document else None
                 after = number if isinstance(number, int) else after
-                if document is None or document.get("instance") == name:
-                    yield str(document["text"]) if document and "text" in document else None
+                if document is None or "text" not in document:
+                    yield None, client.get(path)
+                elif document.get("instance") == name:
+                    yield str(document["text"]), client.get(path)
         except DaemonUnreachable:  # it may be restarting; engines survive that
             missing_since = missing_since or time.monotonic()
-            if time.monotonic() - missing_since > 10:
+            if time.monotonic() - missing_since > UNREACHABLE_SECONDS:
                 raise
         time.sleep(0.2)
