@@ -105,6 +105,16 @@ class Warden:
         )
         return self.status(name)
 
+    def until_reason(self, name: str, state: str, *parts: str, seconds: float) -> dict[str, Any]:
+        """Wait until it is in the state for a reason that names all the parts."""
+
+        def reached() -> bool:
+            status = self.status(name)
+            return status["state"] == state and all(part in status["reason"] for part in parts)
+
+        self.until(reached, seconds, f"{name} is {state} because of {parts}")
+        return self.status(name)
+
     def until(self, reached: Callable[[], bool], seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds
         while not reached():

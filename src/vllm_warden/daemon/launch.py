@@ -7,8 +7,6 @@ import pwd
 import secrets
 from pathlib import Path
 
-import structlog
-
 from vllm_warden.api.schema import ChangeDocument
 from vllm_warden.config.world import engine_user
 from vllm_warden.core.lifecycle.effects import Launch
@@ -26,8 +24,6 @@ from vllm_warden.daemon.ports import Child
 from vllm_warden.daemon.release import discard
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
-
-log = structlog.get_logger(__name__)
 
 
 async def launch(shell: Shell, name: str, effect: Launch) -> None:
@@ -101,9 +97,7 @@ def _changes(shell: Shell, live: LiveAttempt) -> list[ChangeDocument]:
 def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAttempt:
     """Blocking part before the process exists. Raises OSError."""
     instance = shell.instance(name)
-    user, warning = engine_user(instance.spec)
-    if warning is not None:
-        log.warning("engine-user", instance=name, text=warning)
+    user, _ = engine_user(instance.spec)
     context = LaunchContext(
         gpu_indices=effect.gpu_indices,
         inherited=shell.environment,

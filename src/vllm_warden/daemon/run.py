@@ -16,12 +16,14 @@ from vllm_warden.api.schema import IncidentDocument
 from vllm_warden.api.server import SocketServer, serve_socket
 from vllm_warden.config.settings import DaemonSettings
 from vllm_warden.config.translate import Translated
+from vllm_warden.config.world import engine_user
 from vllm_warden.core.lifecycle.events import StartRequested, StopRequested
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.daemon import durable, wiring
 from vllm_warden.daemon.act import perform
 from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.loop import Loop
+from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
 from vllm_warden.daemon.sample import sample_gpus
 from vllm_warden.daemon.shell import Ports, Shell
@@ -148,6 +150,10 @@ async def _restore(recorder: Recorder, history: object, names: list[str]) -> Non
 
 def _tell_conditions(shell: Shell, log_problem: str | None) -> None:
     recorder = shell.recorder
+    for translated in shell.instances.values():
+        _, warning = engine_user(translated.spec)
+        if warning is not None:
+            log.warning("engine-user", text=warning)
     recorder.set_condition("log-backend", log_problem)
     if shell.ports.groups.kind != "cgroup":
         recorder.set_condition(
@@ -163,6 +169,9 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
     else:
         shell.gpu_view.problem = "not read: no instance uses a GPU"
     shell.start(pet_watchdog(shell))
+    if must_reap(shell):
+        shell.ports.become_subreaper()
+        shell.start(reap_orphans(shell))
     _start_wanted(shell)
     _listen_to_signals(setup, shell)
     shell.ports.notifier.ready()

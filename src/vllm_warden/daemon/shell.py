@@ -50,6 +50,8 @@ class Ports:
     model_probe: ModelProbe
     notifier: Notifier
     port_holder: Callable[[str, int], str | None]
+    become_subreaper: Callable[[], None]
+    reap_orphans: Callable[[Sequence[int]], Sequence[int]]
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from vllm_warden.adapters.log_file.backend import FileLog
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.adapters.process.ports import port_holder
 from vllm_warden.adapters.process.spawn import ProcessSpawner
+from vllm_warden.adapters.process.subreaper import become_subreaper, reap_orphans
 from vllm_warden.adapters.process.tree import ProcessTree
 from vllm_warden.adapters.store.history import History
 from vllm_warden.adapters.store.lock import StateLock
@@ -59,6 +60,8 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         model_probe=ModelDirectory(),
         notifier=SystemdNotifier(),
         port_holder=port_holder,
+        become_subreaper=become_subreaper,
+        reap_orphans=reap_orphans,
     )
 
 
