@@ -11,7 +11,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from vllm_warden.adapters.journal.entry import Entry, Joiner, RawReader, field, next_entry
+from vllm_warden.adapters.journal.entry import (
+    Entry,
+    Joiner,
+    RawReader,
+    boottime_offset,
+    field,
+    next_entry,
+)
 from vllm_warden.adapters.journal.follow import find_stream_id, now_realtime_seconds, open_reader
 from vllm_warden.adapters.journal.library import JournalUnavailable, journal_module
 from vllm_warden.adapters.journal.stream import (
@@ -112,7 +119,8 @@ def _find_attempt(reader: RawReader, identifier: str, launch_id: str) -> str | N
 def _lines(reader: RawReader) -> Iterator[Entry]:
     joiner = Joiner()
     reader.process()
-    while (entry := next_entry(reader)) is not None:
+    offset = boottime_offset()
+    while (entry := next_entry(reader, offset)) is not None:
         whole = joiner.add(entry)
         if whole is not None and not MARKER.fullmatch(whole.text):
             yield whole

@@ -7,7 +7,14 @@ import os
 import select
 import time
 
-from vllm_warden.adapters.journal.entry import Entry, Joiner, RawReader, field, next_entry
+from vllm_warden.adapters.journal.entry import (
+    Entry,
+    Joiner,
+    RawReader,
+    boottime_offset,
+    field,
+    next_entry,
+)
 from vllm_warden.adapters.journal.library import journal_module
 
 POLL_SECONDS = 0.01
@@ -34,9 +41,11 @@ def find_stream_id(
     """_STREAM_ID of the stream that carries our opening line; None while that is not there.
 
     The journal does not tell a writer its own stream, and _STREAM_ID is the one field that is
-    unique per stream and cannot be forged.
+    unique per stream and cannot be forged. The whole line is a match of its own, which journald has
+    an index for: reading through what earlier attempts left takes 50 ms after a long traceback.
     """
     reader.flush_matches()
+    reader.add_match(MESSAGE=line)
     reader.add_match(SYSLOG_IDENTIFIER=identifier)
     reader.add_match(_TRANSPORT="stdout")
     reader.seek_realtime(since_seconds)
@@ -69,8 +78,9 @@ class StreamFollower:
             return []
         self._reader.process()
         entries = []
+        offset = boottime_offset()
         for _ in range(BATCH):
-            entry = next_entry(self._reader)
+            entry = next_entry(self._reader, offset)
             if entry is None:
                 break
             whole = self._joiner.add(entry)
