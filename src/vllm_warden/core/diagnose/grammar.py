@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 LINE_LIMIT = 16_384
 """Characters of one line that are looked at; what proves a cause comes early in a line."""
@@ -80,18 +81,17 @@ def parse(number: int, text: str) -> Iterator[LogLine]:
 
 
 def _parse_text(number: int, text: str) -> LogLine:
-    transport = _TRANSPORT.match(text)
-    start = transport.end() if transport else 0
-    header = _HEADER.search(text, start, start + _HEADER_WITHIN)
-    if header:
-        name, pid = _last_tag(text, start, header.start())
-        end = header.end()
+    close = text.find("] ", 0, _HEADER_WITHIN)
+    head = _known_head(text[: close + 2]) if close >= 0 else None
+    head = head or _head(text)
+    if head:
+        name, pid, end = head.process, head.pid, head.end
         trailing = _TAG.match(text, end)
         if trailing:  # a logger format that puts the tag behind the header
             name, pid, end = trailing["name"], int(trailing["pid"]), trailing.end()
-        source = header[0].rstrip()
-        message = text[end:].rstrip()
-        return LogLine(number, message, name, pid, header["level"], header["file"], source)
+        return LogLine(number, text[end:].rstrip(), name, pid, head.level, head.file, head.source)
+    transport = _TRANSPORT.match(text)
+    start = transport.end() if transport else 0
     name, pid, level = "", None, None
     while tag := _TAG.match(text, start):
         name, pid, start = tag["name"], int(tag["pid"]), tag.end()
@@ -100,6 +100,34 @@ def _parse_text(number: int, text: str) -> LogLine:
     if uvicorn := _UVICORN.match(text, start):
         level, start = uvicorn["level"], uvicorn.end()
     return LogLine(number, text[start:].rstrip(), name, pid, level, "uvicorn" if level else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What a record has before its message, which begins at ``end``."""
+
+    process: str
+    pid: int | None
+    level: str
+    file: str
+    source: str
+    end: int
+
+
+def _head(text: str) -> _Head | None:
+    """None where the record has no header of its own."""
+    transport = _TRANSPORT.match(text)
+    start = transport.end() if transport else 0
+    header = _HEADER.search(text, start, start + _HEADER_WITHIN)
+    if header is None:
+        return None
+    name, pid = _last_tag(text, start, header.start())
+    return _Head(name, pid, header["level"], header["file"], header[0].rstrip(), header.end())
+
+
+_known_head = lru_cache(maxsize=256)(_head)
+"""A traceback repeats its head on each of a thousand lines. Given only the text up to the first
+"] ", which holds a whole header or the begin of something else: then the line itself is read."""
 
 
 def _last_tag(text: str, start: int, end: int) -> tuple[str, int | None]:
