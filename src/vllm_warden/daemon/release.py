@@ -41,10 +41,11 @@ async def collect(shell: Shell, name: str, attempt: int) -> None:
     else:
         complete = await _finish_log(shell, live)
         evidence = _evidence(shell, live, complete=complete)
-        shell.start(discard(shell, live))
         _save_end(shell, live, "died")
     jitter = shell.ports.clock.jitter_fraction()
     shell.post(name, EvidenceGathered(shell.now(), attempt, evidence, jitter))
+    if live is not None:
+        shell.start(discard(shell, live))  # posted first: tidying up must not delay the decision
 
 
 async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
@@ -102,13 +103,17 @@ def _evidence(shell: Shell, live: LiveAttempt, *, complete: bool) -> Evidence:
 
 async def discard(shell: Shell, live: LiveAttempt) -> None:
     """Close the log, remove the group and the attempt's own temporary directory."""
-    live.stream.close()
     live.group.remove()
     if shell.live.get(live.instance) is live:
         del shell.live[live.instance]
     directory = shell.state_directory / "t" / live.plan.launch_id[:8]
+
+    def close() -> None:
+        live.stream.close()  # waits for its reading thread
+        shutil.rmtree(directory, ignore_errors=True)
+
     try:
-        await shell.lanes.logs.call(lambda: shutil.rmtree(directory, ignore_errors=True))
+        await shell.lanes.logs.call(close)
     except LateError:
         log.warning("temporary-directory-remains", directory=str(directory))
 
