@@ -142,3 +142,28 @@ def test_nothing_of_the_daemons_environment_reaches_the_probe(installation, monk
     Path(fake / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 9.9.9\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert EngineInstallation().facts([str(installation)]).version == "0.32.0+cpu"
+
+
+def test_the_version_is_asked_once_until_the_package_is_replaced(installation, tmp_path):
+    asked = tmp_path / "asked"
+    python = tmp_path / "python3"
+    python.write_text(
+        f'#!/bin/sh\necho asked >> {asked}\nexec {installation.parent / "python3"} "$@"\n'
+    )
+    python.chmod(0o755)
+    command = [str(python), "-m", "vllm.entrypoints.cli.main"]
+    probe = EngineInstallation()
+    [distribution] = installation.parents[1].glob("lib/*/site-packages/vllm-*.dist-info")
+    assert [probe.facts(command).version for _ in range(3)] == ["0.32.0+cpu"] * 3
+    assert asked.read_text() == "asked\n"
+    upgraded = distribution.with_name("vllm-0.33.0.dist-info")
+    distribution.rename(upgraded)
+    (upgraded / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.33.0\n")
+    try:
+        assert probe.facts(command).version == "0.33.0"
+    finally:
+        upgraded.rename(distribution)
+        (distribution / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
+        )
+    assert asked.read_text() == "asked\n" * 2

