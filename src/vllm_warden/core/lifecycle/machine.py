@@ -12,7 +12,7 @@ event ends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,10 +27,11 @@ Action = Callable[[Instance, Any], Step]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens, and every state it may end in."""
+    """What happens, and every state it may end in; ``stays`` adds the one it began in."""
 
     action: Action
-    to: tuple[State, ...]
+    to: tuple[State, ...] = ()
+    stays: bool = False
 
 
 STOPPED, WAITING, STARTING = State.STOPPED, State.WAITING, State.STARTING
@@ -50,53 +51,65 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
         Rule(requests.start, (WAITING,)),
     ),
     ((STOPPED, HELD, FAILED, BACKOFF), e.ResumeRequested, Rule(requests.start, (WAITING,))),
-    ((STOPPING,), e.StartRequested, Rule(requests.want, (STOPPING,))),
-    ((STOPPING,), e.RestartRequested, Rule(requests.want, (STOPPING,))),
-    ((DIAGNOSING,), e.StartRequested, Rule(requests.want, (DIAGNOSING,))),
-    ((DIAGNOSING,), e.RestartRequested, Rule(requests.want, (DIAGNOSING,))),
-    ((WAITING, BACKOFF, HELD, FAILED), e.StopRequested, Rule(requests.stop_nothing, _IDLE)),
+    ((STOPPING,), e.StartRequested, Rule(requests.want, stays=True)),
+    ((STOPPING,), e.RestartRequested, Rule(requests.want, stays=True)),
+    ((DIAGNOSING,), e.StartRequested, Rule(requests.want, stays=True)),
+    ((DIAGNOSING,), e.RestartRequested, Rule(requests.want, stays=True)),
+    (
+        (WAITING, BACKOFF, HELD, FAILED),
+        e.StopRequested,
+        Rule(requests.stop_nothing, (STOPPED,), stays=True),
+    ),
     ((STARTING,), e.StopRequested, Rule(requests.stop_starting, (STOPPING,))),
     ((READY, UNREADY), e.StopRequested, Rule(requests.stop_serving, (STOPPING,))),
     ((STARTING,), e.RestartRequested, Rule(requests.stop_starting, (STOPPING,))),
     ((READY, UNREADY), e.RestartRequested, Rule(requests.stop_serving, (STOPPING,))),
-    ((STOPPING,), e.StopRequested, Rule(requests.stop_again, (STOPPING,))),
-    ((DIAGNOSING,), e.StopRequested, Rule(requests.stop_diagnosing, (DIAGNOSING,))),
+    ((STOPPING,), e.StopRequested, Rule(requests.stop_again, stays=True)),
+    ((DIAGNOSING,), e.StopRequested, Rule(requests.stop_diagnosing, stays=True)),
     (
         (*_RUNNING, DIAGNOSING),
         e.HoldRequested,
-        Rule(requests.hold_running, (*_RUNNING, DIAGNOSING)),
+        Rule(requests.hold_running, stays=True),
     ),
     ((STOPPED, WAITING, BACKOFF, HELD, FAILED), e.HoldRequested, Rule(requests.hold_idle, (HELD,))),
-    (_RUNNING, e.ResumeRequested, Rule(requests.resume_running, _RUNNING)),
-    ((DIAGNOSING,), e.ResumeRequested, Rule(requests.resume_running, (DIAGNOSING,))),
+    (_RUNNING, e.ResumeRequested, Rule(requests.resume_running, stays=True)),
+    ((DIAGNOSING,), e.ResumeRequested, Rule(requests.resume_running, stays=True)),
     # the gate and the launch
-    ((WAITING,), e.GateReported, Rule(starting.gate_reported, (WAITING, STARTING, HELD, FAILED))),
-    ((WAITING,), e.TimerElapsed, Rule(starting.look_again, (WAITING,))),
+    (
+        (WAITING,),
+        e.GateReported,
+        Rule(starting.gate_reported, (STARTING, HELD, FAILED), stays=True),
+    ),
+    ((WAITING,), e.TimerElapsed, Rule(starting.look_again, stays=True)),
     ((BACKOFF,), e.TimerElapsed, Rule(starting.backoff_elapsed, (WAITING,))),
-    ((STARTING,), e.Launched, Rule(starting.launched, (STARTING,))),
-    ((STOPPING,), e.Launched, Rule(starting.launched, (STOPPING,))),
+    ((STARTING,), e.Launched, Rule(starting.launched, stays=True)),
+    ((STOPPING,), e.Launched, Rule(starting.launched, stays=True)),
     ((STARTING,), e.LaunchFailed, Rule(starting.launch_failed, (FAILED, BACKOFF))),
     # the running engine
-    (_RUNNING, e.PhaseEntered, Rule(starting.phase_entered, _RUNNING)),
+    (_RUNNING, e.PhaseEntered, Rule(starting.phase_entered, stays=True)),
     ((STARTING, UNREADY), e.BecameReady, Rule(starting.became_ready, (READY,))),
     ((READY,), e.BecameUnready, Rule(starting.became_unready, (UNREADY,))),
-    ((READY, UNREADY), e.RequestsServed, Rule(starting.requests_served, (READY, UNREADY))),
+    ((READY, UNREADY), e.RequestsServed, Rule(starting.requests_served, stays=True)),
     # the end
     (_RUNNING, e.EngineLost, Rule(dying.engine_lost, (DIAGNOSING,))),
-    ((DIAGNOSING,), e.EngineLost, Rule(dying.another_lost, (DIAGNOSING,))),
+    ((DIAGNOSING,), e.EngineLost, Rule(dying.another_lost, stays=True)),
     (_RUNNING, e.Stalled, Rule(dying.stalled, (DIAGNOSING,))),
     (_RUNNING, e.ProcessExited, Rule(dying.exited, (DIAGNOSING,))),
-    ((DIAGNOSING,), e.ProcessExited, Rule(dying.exited_while_diagnosing, (DIAGNOSING,))),
-    ((DIAGNOSING,), e.TimerElapsed, Rule(dying.last_words_elapsed, (DIAGNOSING,))),
+    ((DIAGNOSING,), e.ProcessExited, Rule(dying.exited_while_diagnosing, stays=True)),
+    ((DIAGNOSING,), e.TimerElapsed, Rule(dying.last_words_elapsed, stays=True)),
     ((DIAGNOSING,), e.EvidenceGathered, Rule(dying.treat, _AFTER_DEATH)),
-    ((STOPPING,), e.TimerElapsed, Rule(requests.stop_step_elapsed, (STOPPING,))),
-    ((STOPPING,), e.ProcessExited, Rule(dying.exited_while_stopping, (STOPPING,))),
-    ((STOPPING,), e.LaunchFailed, Rule(requests.nothing_to_stop, (STOPPING,))),
+    ((STOPPING,), e.TimerElapsed, Rule(requests.stop_step_elapsed, stays=True)),
+    ((STOPPING,), e.ProcessExited, Rule(dying.exited_while_stopping, stays=True)),
+    ((STOPPING,), e.LaunchFailed, Rule(requests.nothing_to_stop, stays=True)),
     ((STOPPING,), e.AttemptReleased, Rule(dying.released, (STOPPED, WAITING))),
 ]
 
 RULES: Mapping[tuple[State, type[e.Event]], Rule] = MappingProxyType(
-    {(state, event): rule for states, event, rule in _TABLE for state in states}
+    {
+        (state, event): replace(rule, to=(state, *rule.to)) if rule.stays else rule
+        for states, event, rule in _TABLE
+        for state in states
+    }
 )
 
 _IGNORED: dict[type[e.Event], tuple[State, ...]] = {

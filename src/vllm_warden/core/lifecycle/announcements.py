@@ -1,0 +1,30 @@
+"""Every name that the event stream may carry, and what it means (docs/reference/events.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "change-requested": "Somebody asked for a change; `data` holds verb, uid and pid.",
+        "instance-started": "A start, restart or resume was taken.",
+        "gate-waiting": "The gate is closed; the text says what is missing and who holds it. Told "
+        "once for each reason, not at each look.",
+        "gate-opened": "The gate has opened after it had been closed.",
+        "attempt-launched": "The engine's process exists; `data` holds attempt and settings.",
+        "phase-entered": "The log shows the next phase of the start; `data` holds attempt, phase.",
+        "engine-ready": "The first token came back from a socket of this attempt.",
+        "engine-unready": "A ready engine does not answer at present.",
+        "engine-exited": "The engine ended, or lost a process, although nobody had asked.",
+        "failure-diagnosed": "What failed; `data` holds failure, phase, site and the proof line.",
+        "decision-made": "What is done about it; `data` holds remedy, changes, reason, arithmetic.",
+        "settings-changed": "The next attempt runs with other settings; `data` maps them.",
+        "settings-proven": "The settings have served real requests long enough.",
+        "instance-held": "It waits for the operator; the text says why.",
+        "instance-failed": "It cannot work as configured; the text says why.",
+        "instance-stopped": "It was stopped and nothing of it is left.",
+        "incident-opened": "A failure was recorded; `data` holds its number.",
+        "incident-resolved": "The incident has ended; the text says how.",
+    }
+)

@@ -1,0 +1,41 @@
+"""The pages drawn from the lifecycle are as the code has it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import vllm_warden
+from vllm_warden.core.lifecycle.announcements import ANNOUNCEMENTS
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(vllm_warden.__file__).parent
+
+
+def pages() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: page() for name, page in module.PAGES.items()}
+
+
+@pytest.mark.parametrize("name", ["states.md", "events.md"])
+def test_a_page_is_current(name: str) -> None:
+    written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+
+    assert written == pages()[name], "run `make docs`"
+
+
+def test_every_announced_name_is_in_the_table_and_every_name_is_announced() -> None:
+    announced = {
+        name
+        for path in (*PACKAGE.glob("core/**/*.py"), *PACKAGE.glob("daemon/**/*.py"))
+        for name in re.findall(r'Announce\(\s*"([a-z-]+)"', path.read_text(encoding="utf-8"))
+    }
+
+    assert announced == set(ANNOUNCEMENTS)
