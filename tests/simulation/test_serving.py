@@ -85,6 +85,7 @@ def test_a_killed_worker_takes_the_engine_down_with_status_zero(host: Host) -> N
     until(lambda: engine.get("/health")[0] == 503)
     assert engine.process.wait(timeout=20) == 0
     assert "Worker proc VllmWorker-2 died unexpectedly, shutting down executor." in engine.log
+    assert "Engine core proc" not in engine.log
     until(engine.gone)
 
 
