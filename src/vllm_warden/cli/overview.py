@@ -40,7 +40,7 @@ def overview(document: StatusDocument, now: float, style: Style) -> list[str]:
     for instance in sorted(document["instances"], key=urgency):
         lines += ["", *instance_lines(instance, now, style)]
     if document["gpus_problem"]:
-        lines += ["", *wrapped(f"GPUs unknown: {document['gpus_problem']}", style, "  ", "")]
+        lines += ["", *wrapped(f"GPUs: {document['gpus_problem']}", style, "  ", "")]
     if document["gpus"]:
         lines += ["", *gpu_lines(document["gpus"], style)]
     return lines

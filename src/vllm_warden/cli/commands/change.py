@@ -181,4 +181,5 @@ def _verdict(name: str, outcome: str, now: Json) -> str:
         return f"{name} is {now['state']}" + (" (degraded)" if now.get("degraded") else "")
     if outcome == "late":
         return f"{name} is still {now['state']}{reason}; it goes on without this command"
-    return f"{name} is {now['state']}{reason}\nvllm-warden why {name} has the details"
+    verb = "has" if now["state"] == "failed" else "is"
+    return f"{name} {verb} {now['state']}{reason}\nvllm-warden why {name} has the details"
