@@ -56,14 +56,32 @@ def test_a_stop_leaves_no_process_no_group_and_no_temporary_directory(
     warden.start()
     status = warden.until_state("x", "ready", seconds=20)
     pids = [status["pids"]["parent"], *(int(pid) for pid in status["pids"]["engine"])]
-    assert len(list((warden.directory / "state" / "t").iterdir())) == 1
+    tmpdir = tmpdir_of(status["pids"]["parent"])
+    assert tmpdir.is_dir()
 
     assert warden.command("stop", "x").returncode == 0
 
     assert living(pids) == []
-    warden.until(
-        lambda: not list((warden.directory / "state" / "t").iterdir()), 5, "TMPDIR is removed"
+    warden.until(lambda: not tmpdir.exists(), 5, "TMPDIR is removed")
+
+
+def test_a_long_state_directory_gets_a_short_temporary_one_that_goes_too(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    long = warden.directory / ("x" * 60)
+    warden.write_config(instance("x", model))
+    warden.config.write_text(
+        warden.config.read_text().replace(f"{warden.directory}/state", f"{long}/state")
     )
+    warden.start()
+    status = warden.until_state("x", "ready", seconds=20)
+    tmpdir = tmpdir_of(status["pids"]["parent"])
+    assert len(str(tmpdir)) <= 70
+    assert tmpdir.is_dir()
+
+    assert warden.command("stop", "x").returncode == 0
+
+    warden.until(lambda: not tmpdir.exists(), 5, "TMPDIR is removed")
 
 
 def test_an_engine_that_ignores_every_signal_is_killed_with_its_children(
@@ -89,6 +107,11 @@ def test_an_engine_that_ignores_every_signal_is_killed_with_its_children(
     assert warden.command("stop", "x", "--now").returncode == 0
 
     assert living(everyone) == []
+
+
+def tmpdir_of(pid: int) -> Path:
+    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return Path(next(one for one in variables if one.startswith("TMPDIR=")).partition("=")[2])
 
 
 def cgroup_of_or_none(pid: int) -> str | None:

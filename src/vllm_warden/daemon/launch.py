@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import tempfile
 from pathlib import Path
 
 from vllm_warden.api.schema import ChangeDocument
@@ -24,6 +25,10 @@ from vllm_warden.daemon.ports import Child
 from vllm_warden.daemon.release import discard
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
+
+
+TMPDIR_BYTES_MAX = 70
+"""A Unix socket's path ends at 107 bytes (unix(7)), and vLLM adds 37 to the directory."""
 
 
 async def launch(shell: Shell, name: str, effect: Launch) -> None:
@@ -101,7 +106,7 @@ def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAtt
     context = LaunchContext(
         gpu_indices=effect.gpu_indices,
         inherited=shell.environment,
-        temporary_directory=str(_directory(shell, f"t/{launch_id[:8]}", user)),
+        temporary_directory=str(_temporary_directory(shell, launch_id[:8], user)),
         cache_directory=str(_directory(shell, f"cache/{user or 'daemon'}", user)),
         home_directory=None if user is None else pwd.getpwnam(user).pw_dir,
     )
@@ -135,14 +140,29 @@ def _working_directory(spec: InstanceSpec) -> str:
     return str(Path.cwd()) if spec.model.startswith((".", "~")) else "/"
 
 
+def _temporary_directory(shell: Shell, name: str, user: str | None) -> Path:
+    """The attempt's own TMPDIR, short enough for the Unix sockets that vLLM makes in it."""
+    if len(str(shell.state_directory / "t" / name)) <= TMPDIR_BYTES_MAX:
+        return _directory(shell, f"t/{name}", user)
+    directory = Path(tempfile.gettempdir()) / f"vllm-warden-{name}"
+    directory.mkdir(mode=0o700)
+    _give_to(directory, user)
+    return directory
+
+
 def _directory(shell: Shell, relative: str, user: str | None) -> Path:
     """A directory below the state directory that belongs to the engine's user."""
     directory = shell.state_directory / relative
     directory.parent.mkdir(mode=0o711, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
+    _give_to(directory, user)
     if user is not None:
-        account = pwd.getpwnam(user)
-        os.chown(directory, account.pw_uid, account.pw_gid)
         # the engine's user must reach its own directory, and may not list the others'
         shell.state_directory.chmod(shell.state_directory.stat().st_mode | 0o001)
     return directory
+
+
+def _give_to(directory: Path, user: str | None) -> None:
+    if user is not None:
+        account = pwd.getpwnam(user)
+        os.chown(directory, account.pw_uid, account.pw_gid)

@@ -106,7 +106,7 @@ async def discard(shell: Shell, live: LiveAttempt) -> None:
     live.group.remove()
     if shell.live.get(live.instance) is live:
         del shell.live[live.instance]
-    directory = shell.state_directory / "t" / live.plan.launch_id[:8]
+    directory = live.plan.environment["TMPDIR"]
 
     def close() -> None:
         live.stream.close()  # waits for its reading thread
@@ -115,7 +115,7 @@ async def discard(shell: Shell, live: LiveAttempt) -> None:
     try:
         await shell.lanes.logs.call(close)
     except LateError:
-        log.warning("temporary-directory-remains", directory=str(directory))
+        log.warning("temporary-directory-remains", directory=directory)
 
 
 def _save_end(shell: Shell, live: LiveAttempt, outcome: str) -> None:
