@@ -97,16 +97,20 @@ def test_an_engine_that_ignores_every_signal_is_killed_with_its_children(
     warden.start()
     warden.until(lambda: warden.status("x")["pids"]["parent"] is not None, 10, "it runs")
     group = cgroup_of(warden.status("x")["pids"]["parent"])
-    everyone = [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and cgroup_of_or_none(int(entry.name)) == group
-    ]
-    assert len(everyone) >= 2
+    warden.until(lambda: len(members(group)) >= 3, 10, "shell, orphan and child are there")
+    everyone = members(group)
 
     assert warden.command("stop", "x", "--now").returncode == 0
 
     assert living(everyone) == []
+
+
+def members(group: str) -> list[int]:
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and cgroup_of_or_none(int(entry.name)) == group
+    ]
 
 
 def tmpdir_of(pid: int) -> Path:

@@ -167,7 +167,7 @@ class Answers:
             return [_line(live.number, record) for record in live.records()[-last:]]
         return await self._old_lines(name, attempt, last)
 
-    async def _old_lines(self, name: str, attempt: int | None, last: int) -> list[Document]:
+    async def _old_lines(self, name: str, attempt: int | None, last: int) -> list[Document] | None:
         for document in self._shell.recorder.attempts.get(name, []):
             number, launch_id = document.get("number"), document.get("launch_id")
             if attempt not in (None, number) or not isinstance(number, int):
@@ -180,7 +180,7 @@ class Answers:
             except LateError:
                 return []
             return [_line(number, record) for record in records]
-        return []
+        return [] if attempt is None else None
 
     async def follow_logs(
         self, name: str, attempt: int | None, last: int
@@ -231,7 +231,7 @@ class Answers:
         if request.verb == "start":
             return StartRequested(now, by)
         if request.verb == "restart":
-            return RestartRequested(now, by)
+            return RestartRequested(now, by, now=request.options.get("now") is True)
         if request.verb == "hold":
             return HoldRequested(now, by)
         return ResumeRequested(now, by)

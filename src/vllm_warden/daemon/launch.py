@@ -26,7 +26,6 @@ from vllm_warden.daemon.release import discard
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
-
 TMPDIR_BYTES_MAX = 70
 """A Unix socket's path ends at 107 bytes (unix(7)), and vLLM adds 37 to the directory."""
 

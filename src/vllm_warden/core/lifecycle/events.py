@@ -32,7 +32,10 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested(Event):
+    """``now`` skips the drain."""
+
     by: str
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def stop_serving(instance: Instance, event: StopRequested | RestartRequested) ->
     """One SIGTERM, which drains; the kill follows at the deadline."""
     number = current(instance).number
     limit = instance.spec.drain_seconds + DRAIN_SPARE_SECONDS
-    if isinstance(event, StopRequested) and event.now:
+    if event.now:
         limit = STOP_NOW_SECONDS
     stopping, timer = _stopping(instance, event, limit, step=1)
     return stopping, (Signal(number, StopSignal.TERMINATE), timer)
