@@ -56,7 +56,8 @@ def test_the_index_says_the_weights_of_a_model_that_is_not_all_here(probe, tmp_p
 
 
 def test_a_multimodal_model_keeps_its_numbers_one_level_down(probe, tmp_path):
-    nested = {"architectures": ["Llama4ForConditionalGeneration"], "text_config": CONFIG}
+    top = {"architectures": ["Llama4ForConditionalGeneration"], "vocab_size": 7}
+    nested = {**top, "text_config": CONFIG}
     facts = probe.facts(str(write_model(tmp_path / "m", nested)))
     assert facts.vocab_size == 200064
     assert facts.layers == 62

@@ -132,6 +132,17 @@ def test_a_listening_socket_belongs_to_its_process_only(family):
         assert not tree.listens([2**22 + 1], port)
 
 
+def test_a_connection_that_outlived_its_listening_socket_is_no_listener():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        served, _ = listening.accept()
+    with client, served:
+        assert not ProcessTree().listens([os.getpid()], port)
+
+
 def test_a_taken_port_names_its_process():
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

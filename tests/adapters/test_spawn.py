@@ -127,7 +127,12 @@ def test_another_user_runs_with_that_users_groups_only(group, output):
         with pytest.raises(SpawnError, match="not root"):
             ProcessSpawner().spawn(launch, group, output)
         return
-    asyncio.run(run(launch, group, output))
+    before = os.getgroups()
+    os.setgroups([0, 4])  # so that there is something to lose
+    try:
+        asyncio.run(run(launch, group, output))
+    finally:
+        os.setgroups(before)
     lines = text(output).splitlines()
     assert lines[:2] == [str(account.pw_uid), str(account.pw_gid)]
     assert "0" not in lines[2].split()
@@ -175,6 +180,19 @@ def test_other_programs_started_meanwhile_do_not_steal_the_status(group, output)
         ended = asyncio.get_running_loop().create_future()
         child.watch_exit(ended.set_result)
         assert await asyncio.wait_for(ended, 20) == 3
+
+    asyncio.run(scenario())
+
+
+def test_children_that_come_and_go_in_one_loop_are_each_seen(group, output):
+    """Descriptors are used again, so a watch that is over must be gone."""
+
+    async def scenario():
+        for code in range(5):
+            child = ProcessSpawner().spawn(plan("sh", "-c", f"exit {code}"), group, output)
+            ended = asyncio.get_running_loop().create_future()
+            child.watch_exit(ended.set_result)
+            assert await asyncio.wait_for(ended, 20) == code
 
     asyncio.run(scenario())
 

@@ -295,6 +295,13 @@ def test_a_failed_write_keeps_the_old_state(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
+def test_a_replacement_that_fails_leaves_nothing_behind(tmp_path):
+    (tmp_path / "state.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        StateFile(tmp_path / "state.json").write({"a": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\x00"])
 def test_a_corrupt_state_file_is_set_aside(tmp_path, content):
     path = tmp_path / "state.json"

@@ -106,8 +106,7 @@ class EngineInstallation:
 
 
 def _ask(interpreter: str) -> Installed:
-    # -I: neither the daemon's directory nor PYTHONPATH may stand in for the engine's packages
-    answer = ANSWER.search(_run([interpreter, "-I", "-c", ASK], VERSION_SECONDS))
+    answer = ANSWER.search(_run([interpreter, "-c", ASK], VERSION_SECONDS))
     try:
         said = json.loads(answer[1]) if answer else {}
     except ValueError:  # something else in that installation printed it
@@ -127,6 +126,7 @@ def _stamps(interpreter: str, metadata: str) -> tuple[int, int] | None:
 
 
 def _run(words: Sequence[str], limit_seconds: float) -> str:
+    """Standard output. Our PYTHONPATH and directory must not stand in for the engine's packages."""
     environment = {
         name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ
     }

@@ -17,7 +17,7 @@ from vllm_warden.adapters.journal.entry import (
 )
 from vllm_warden.adapters.journal.library import journal_module
 
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.002
 """An entry can be read about a millisecond after it was written, but journald's change notice
 comes 250 ms later or more (it gathers notices; systemd issue 17574)."""
 
