@@ -1,18 +1,17 @@
 import json
 import sys
 
+import click
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from vllm_warden.cli.commands.check_config import register
 
 
 @pytest.fixture
 def check(tmp_path):
-    """Run the command on a text; the result as typer's runner gives it."""
-    app = typer.Typer()
-    app.callback()(lambda: None)
+    """Run the command on a text; the result as click's runner gives it."""
+    app = click.Group()
     register(app)
 
     def run(text, *options):

@@ -205,3 +205,64 @@ def test_metrics_are_summed_over_labels(engine):
 def test_a_wildcard_address_is_asked_over_loopback_and_no_proxy_is_used(engine, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert asyncio.run(HttpHealth().check("0.0.0.0", engine.port, 2.0)) == 200
+
+
+def answered_with(*parts):
+    """What /health and /metrics make of a server that writes exactly this."""
+
+    async def scenario():
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0)
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            health = HttpHealth()
+            status = await health.check("127.0.0.1", port, 1.0)
+            return status, await health.metrics("127.0.0.1", port, 1.0)
+
+    return asyncio.run(scenario())
+
+
+def test_metrics_in_chunks_are_put_together():
+    """A prometheus_client application under uvicorn answers so, with no length."""
+    text = METRICS.encode()
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    first, second = text[:70], text[70:]
+    chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (first, second)]
+    _, found = answered_with(head, *chunks, b"0\r\n\r\n")
+    assert found is not None
+    assert found.requests_served == 42
+
+
+def test_a_body_without_a_length_ends_with_the_connection():
+    _, found = answered_with(b"HTTP/1.0 200 OK\r\n\r\n", METRICS.encode())
+    assert found is not None
+    assert found.requests_served == 42
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b""],
+        [b"HTTP/1.1 200"],
+        [b"SSH-2.0-OpenSSH_9.6\r\n\r\n"],
+        [b"HTTP/1.1 two hundred\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n1"],
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+        [b"HTTP/1.1 200 OK\r\nX: ", b"x" * 200_000],
+    ],
+)
+def test_what_is_no_whole_answer_is_none(parts):
+    assert answered_with(*parts) == (None, None)
+
+
+def test_a_key_with_a_line_break_is_never_sent(engine):
+    problem = asyncio.run(ask(RealSide(engine), "key\r\nX-Injected: 1"))
+    assert problem == "no answer: a header would hold a line break"
+    assert engine.asked == []

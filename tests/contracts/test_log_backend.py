@@ -138,13 +138,13 @@ def test_expected_lines_arrive_within_a_tenth_of_a_second(stream):
     write(stream, b"warm up\n")
     assert got.wait_for(1)
     stream.expect_more(expecting=True)
-    best = 9.0
+    took = []
     for number in range(2, 7):
         began = time.monotonic()
         write(stream, b"now\n")
         assert got.wait_for(number)
-        best = min(best, time.monotonic() - began)
-    assert best < 0.1
+        took.append(time.monotonic() - began)
+    assert sorted(took)[2] < 0.1
 
 
 def test_long_lines_lose_nothing(stream):

@@ -32,10 +32,6 @@ COMMANDS = {
 }
 """Command to module in ``cli.commands``; each module has ``register(app)``."""
 
-ON_TYPER = frozenset({"diagnose", "check-config", "demo"})
-"""Commands without a start-up budget. Typer 0.29 imports pydantic when it builds a command, which
-costs 250 ms; `status` and the other commands that ask the daemon are on click alone."""
-
 HELP = """Run vLLM, find out why it died, bring it back with the one change that helps.
 
 \b
@@ -62,10 +58,6 @@ class LazyCommands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vllm_warden.cli.commands.{COMMANDS[cmd_name]}")
-        if cmd_name in ON_TYPER:
-            from vllm_warden.cli.typer_bridge import bridged  # noqa: PLC0415 - imports typer
-
-            return bridged(cmd_name, module.register)
         module.register(self)
         return super().get_command(ctx, cmd_name)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from vllm_warden.cli.main import COMMANDS, HELP, ON_TYPER, application
-from vllm_warden.cli.typer_bridge import typer_command
+import click
+
+from vllm_warden.cli.main import COMMANDS, HELP, application
 
 _INTRODUCTION = """\
 # Command line
@@ -57,15 +56,13 @@ def render() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(name: str) -> Any:
-    """Click's or Typer's own command object; both describe their parameters the same way."""
-    if name in ON_TYPER:
-        module = importlib.import_module(f"vllm_warden.cli.commands.{COMMANDS[name]}")
-        return typer_command(module.register)
-    return application.get_command(None, name)  # type: ignore[arg-type]
+def _command(name: str) -> click.Command:
+    found = application.get_command(click.Context(application), name)
+    assert found is not None  # noqa: S101 -- the name comes from the same table
+    return found
 
 
-def _rows(command: Any) -> Iterator[str]:
+def _rows(command: click.Command) -> Iterator[str]:
     for parameter in command.params:
         if getattr(parameter, "hidden", False):
             continue

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from vllm_warden.cli.options import examples, json_option
 from vllm_warden.config.errors import ConfigurationInvalid
 from vllm_warden.config.load import DEFAULT_PATH, load
 from vllm_warden.config.settings import Configuration
@@ -26,44 +27,48 @@ from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 _FINE, _WORLD_WARNS, _TEXT_WRONG = 0, 1, 2
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add the command to the program."""
-    app.command("check-config")(check_config)
+    app.add_command(check_config)
 
 
-def check_config(
-    path: Annotated[Path, typer.Argument(help="The settings file.")] = DEFAULT_PATH,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    show_commands: Annotated[
-        bool, typer.Option("--show-commands", help="Print what would be executed.")
-    ] = False,
-) -> None:
+@click.command(
+    "check-config",
+    epilog=examples(
+        "vllm-warden check-config",
+        "vllm-warden check-config ./config.toml --show-commands",
+        "vllm-warden check-config --json | jq .errors",
+    ),
+)
+@click.argument("path", type=click.Path(path_type=Path), default=DEFAULT_PATH)
+@json_option
+@click.option("--show-commands", is_flag=True, help="Print what would be executed.")
+def check_config(*, path: Path, as_json: bool, show_commands: bool) -> None:
     """Check a settings file: 0 it is fine, 2 its text is wrong, 1 only the world does not fit."""
     try:
         configuration = load(path, os.environ)
     except ConfigurationInvalid as invalid:
         _report_invalid(path, invalid, as_json=as_json)
-        raise typer.Exit(_TEXT_WRONG) from None
+        sys.exit(_TEXT_WRONG)
     instances = translate(configuration)
     faults, warnings = _world(configuration, instances)
     commands = {one.spec.name: _command(one.spec) for one in instances} if show_commands else None
     if as_json:
-        typer.echo(_document(path, instances, faults, warnings, commands))
+        click.echo(_document(path, instances, faults, warnings, commands))
     else:
         _print(path, instances, faults, warnings, commands)
-    raise typer.Exit(_WORLD_WARNS if faults or warnings else _FINE)
+    sys.exit(_WORLD_WARNS if faults or warnings else _FINE)
 
 
 def _report_invalid(path: Path, invalid: ConfigurationInvalid, *, as_json: bool) -> None:
     if as_json:
         errors = [error.to_document() for error in invalid.errors]
-        typer.echo(json.dumps({"schema": 1, "file": str(path), "valid": False, "errors": errors}))
+        click.echo(json.dumps({"schema": 1, "file": str(path), "valid": False, "errors": errors}))
         return
     for error in invalid.errors:
-        typer.echo(str(error), err=True)
+        click.echo(str(error), err=True)
     count = len(invalid.errors)
-    typer.echo(f"{path}: {count} error{'s' if count > 1 else ''}; nothing was used", err=True)
+    click.echo(f"{path}: {count} error{'s' if count > 1 else ''}; nothing was used", err=True)
 
 
 def _world(
@@ -127,15 +132,15 @@ def _print(
     commands: dict[str, str] | None,
 ) -> None:
     for name, command in (commands or {}).items():
-        typer.echo(f"{name}: {command}")
+        click.echo(f"{name}: {command}")
     names = ", ".join(one.spec.name for one in instances) or "no instances"
-    typer.echo(f"{path}: the text is fine ({names})")
+    click.echo(f"{path}: the text is fine ({names})")
     if faults:
-        typer.echo("what the world lacks now:", err=True)
+        click.echo("what the world lacks now:", err=True)
     for fault in faults:
         answer = "would be failed" if fault.hopeless else "would wait"
         if fault.key.startswith("daemon."):
             answer = "the daemon would not start"
-        typer.echo(f"  {answer}: {fault}".replace("\n", "\n  "), err=True)
+        click.echo(f"  {answer}: {fault}".replace("\n", "\n  "), err=True)
     for warning in warnings:
-        typer.echo(f"  warning: {warning}", err=True)
+        click.echo(f"  warning: {warning}", err=True)

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-
-class DemoMode(StrEnum):
-    ADAPT = "adapt"
-    RESTART = "restart"
-    OBSERVE = "observe"
+from vllm_warden.cli.options import examples
+from vllm_warden.core.model import Mode
 
 
-def register(app: typer.Typer) -> None:
-    app.command("demo")(demo)
+def register(app: click.Group) -> None:
+    app.add_command(demo)
 
 
-def demo(
-    *,
-    mode: Annotated[
-        DemoMode, typer.Option(help="What the warden may do; only adapt gets out of it.")
-    ] = DemoMode.ADAPT,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a picture.")] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave configuration, logs and history behind.")
-    ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="Write the last picture to this file, as SVG.")
-    ] = None,
-    speed: Annotated[
-        float, typer.Option(min=1, max=2000, help="Simulated seconds in one real second.")
-    ] = 30,
-) -> None:
+@click.command(
+    epilog=examples(
+        "vllm-warden demo",
+        "vllm-warden demo --plain --mode restart    what happens without the warden's change",
+    )
+)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.ADAPT.value,
+    show_default=True,
+    help="What the warden may do; only adapt gets out of it.",
+)
+@click.option("--plain", is_flag=True, help="Lines instead of a picture.")
+@click.option("--keep", is_flag=True, help="Leave configuration, logs and history behind.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="Write the last picture here, as SVG."
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(1, 2000),
+    default=30.0,
+    show_default=True,
+    help="Simulated seconds in one real second.",
+)
+def demo(*, mode: str, plain: bool, keep: bool, picture: Path | None, speed: float) -> None:
     """Watch the warden get a model out of a sampler out-of-memory, on simulated GPUs.
 
     Needs neither GPU nor vLLM and takes about a minute. The daemon is the real one; GPUs, model
@@ -44,4 +50,4 @@ def demo(
     """
     from vllm_warden.cli.demo.run import demo as run_demo  # noqa: PLC0415 - imports rich
 
-    raise typer.Exit(run_demo(mode.value, plain=plain, keep=keep, speed=speed, picture=picture))
+    sys.exit(run_demo(mode, plain=plain, keep=keep, speed=speed, picture=picture))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from vllm_warden.cli.exit_codes import ExitCode
-from vllm_warden.cli.options import examples
+from vllm_warden.cli.options import examples, json_option
 from vllm_warden.cli.render import harmless, size, style_of_stdout, wrapped
 from vllm_warden.cli.wording import failure_in_words
 from vllm_warden.core.decide.advice import advise
@@ -28,31 +28,28 @@ FILE_BYTES_LIMIT = 256 << 20
 """Of a longer log only the end is read: the death stands there."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("diagnose", epilog=examples(*_EXAMPLES))(diagnose_command)
+def register(app: click.Group) -> None:
+    app.add_command(diagnose_command)
 
 
-_EXAMPLES = (
-    "vllm-warden diagnose engine.log",
-    "journalctl -u vllm -o cat | vllm-warden diagnose --json -",
+@click.command(
+    "diagnose",
+    epilog=examples(
+        "vllm-warden diagnose engine.log",
+        "journalctl -u vllm -o cat | vllm-warden diagnose --json -",
+    ),
 )
-
-
-def diagnose_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Logs; - is stdin.")],
-    *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line for each file, in order.")
-    ] = False,
-) -> None:
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@json_option
+def diagnose_command(*, files: tuple[str, ...], as_json: bool) -> None:
     """Say why a vLLM died, from its log: what failed, in which phase, and the proof.
 
     Exits 0 when a failure was found, 1 when there is none, 2 when a file cannot be read.
     """
-    raise typer.Exit(diagnose(files, as_json=as_json))
+    sys.exit(diagnose(files, as_json=as_json))
 
 
-def diagnose(files: list[str], *, as_json: bool) -> int:
+def diagnose(files: Sequence[str], *, as_json: bool) -> int:
     """Diagnose each file in order and print the answers; returns the exit code."""
     found = False
     for position, name in enumerate(files):
