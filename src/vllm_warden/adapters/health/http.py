@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import httpx
+import json
 
+from vllm_warden.adapters.health.exchange import Answer, NoAnswer, exchange
 from vllm_warden.adapters.health.metrics import EngineMetrics, parse_metrics
 
 
 class HttpHealth:
-    """Satisfies ``daemon.ports.Health``; one client, no proxies, no environment."""
-
-    def __init__(self) -> None:
-        self._client = httpx.AsyncClient(
-            trust_env=False,
-            timeout=5.0,
-            follow_redirects=False,
-            limits=httpx.Limits(max_keepalive_connections=8, keepalive_expiry=30.0),
-        )
+    """Satisfies ``daemon.ports.Health``; no proxies, no environment, a new connection each time."""
 
     async def check(self, host: str, port: int, timeout_seconds: float) -> int | None:
         """HTTP status of /health (vLLM: 200 alive, 503 engine dead); None: refused or late."""
         try:
-            response = await self._client.get(
-                f"{_base(host, port)}/health", timeout=timeout_seconds
-            )
-        except httpx.HTTPError:
+            answer = await exchange(_loopback(host), port, "/health", timeout_seconds)
+        except (NoAnswer, TimeoutError):
             return None
-        return response.status_code
+        return answer.status
 
     async def generate_one_token(
         self, host: str, port: int, model: str, api_key: str | None, timeout_seconds: float
@@ -38,19 +29,28 @@ class HttpHealth:
         and counts as working: its 404 came from a living API server.
         """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        where = _loopback(host)
         try:
-            name = await self._served_model(host, port, headers, timeout_seconds) or model
-            response = await self._client.post(
-                f"{_base(host, port)}/v1/completions",
-                json={"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0},
+            models = await exchange(where, port, "/v1/models", timeout_seconds, headers=headers)
+            wish = {
+                "model": _served_model(models) or model,
+                "prompt": "1",
+                "max_tokens": 1,
+                "temperature": 0,
+            }
+            answer = await exchange(
+                where,
+                port,
+                "/v1/completions",
+                timeout_seconds,
                 headers=headers,
-                timeout=timeout_seconds,
+                body=json.dumps(wish).encode(),
             )
-        except httpx.TimeoutException:
+        except TimeoutError:
             return f"no token within {timeout_seconds:g} s"
-        except httpx.HTTPError as error:
-            return f"no answer: {type(error).__name__}"
-        return _verdict(response)
+        except NoAnswer as error:
+            return f"no answer: {error}"
+        return _verdict(answer)
 
     async def requests_served(self, host: str, port: int) -> int | None:
         found = await self.metrics(host, port)
@@ -61,43 +61,34 @@ class HttpHealth:
     ) -> EngineMetrics | None:
         """None when /metrics does not answer."""
         try:
-            response = await self._client.get(
-                f"{_base(host, port)}/metrics", timeout=timeout_seconds
-            )
-        except httpx.HTTPError:
+            answer = await exchange(_loopback(host), port, "/metrics", timeout_seconds)
+        except (NoAnswer, TimeoutError):
             return None
-        return parse_metrics(response.text) if response.status_code == 200 else None
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-    async def _served_model(
-        self, host: str, port: int, headers: dict[str, str], timeout_seconds: float
-    ) -> str | None:
-        response = await self._client.get(
-            f"{_base(host, port)}/v1/models", headers=headers, timeout=timeout_seconds
-        )
-        try:
-            name = response.json()["data"][0]["id"]
-        except (ValueError, LookupError, TypeError):
-            return None
-        return name if isinstance(name, str) else None
+        return parse_metrics(answer.text) if answer.status == 200 else None
 
 
-def _base(host: str, port: int) -> str:
+def _served_model(models: Answer) -> str | None:
+    try:
+        name = json.loads(models.body)["data"][0]["id"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+def _loopback(host: str) -> str:
     """Where to ask: an engine on a wildcard address is asked over loopback."""
     if host in {"", "0.0.0.0", "::", "*"}:  # noqa: S104
-        host = "::1" if host == "::" else "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return "::1" if host == "::" else "127.0.0.1"
+    return host
 
 
-def _verdict(response: httpx.Response) -> str | None:
-    if response.status_code == 404 and "model" not in response.text:
+def _verdict(answer: Answer) -> str | None:
+    if answer.status == 404 and "model" not in answer.text:
         return None
-    if response.status_code != 200:
-        return f"HTTP {response.status_code}: {' '.join(response.text.split())[:200]}"
+    if answer.status != 200:
+        return f"HTTP {answer.status}: {' '.join(answer.text.split())[:200]}"
     try:
-        choices = response.json()["choices"]
+        choices = json.loads(answer.body)["choices"]
     except (ValueError, LookupError, TypeError):
-        return f"HTTP 200, but no completion: {' '.join(response.text.split())[:200]}"
+        return f"HTTP 200, but no completion: {' '.join(answer.text.split())[:200]}"
     return None if choices else "HTTP 200, but an empty list of choices"
