@@ -21,6 +21,9 @@ EMPTY_POLL_SECONDS = 0.002
 EMPTY_POLL_LATER_SECONDS = 0.25
 EMPTY_EAGER_SECONDS = 2.0
 LOG_LIMIT_SECONDS = 2.0
+DISCARD_AFTER_SECONDS = 1.0
+"""Closing a journal reader unmaps its files under the GIL, 20 ms in which nothing else runs; so it
+waits until the next attempt has been launched."""
 
 
 async def release(shell: Shell, name: str, attempt: int) -> None:
@@ -45,7 +48,7 @@ async def collect(shell: Shell, name: str, attempt: int) -> None:
     jitter = shell.ports.clock.jitter_fraction()
     shell.post(name, EvidenceGathered(shell.now(), attempt, evidence, jitter))
     if live is not None:
-        shell.start(discard(shell, live))  # posted first: tidying up must not delay the decision
+        shell.start(_discard_later(shell, live))
 
 
 async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
@@ -101,11 +104,23 @@ def _evidence(shell: Shell, live: LiveAttempt, *, complete: bool) -> Evidence:
     )
 
 
-async def discard(shell: Shell, live: LiveAttempt) -> None:
-    """Close the log, remove the group and the attempt's own temporary directory."""
-    live.group.remove()
+async def _discard_later(shell: Shell, live: LiveAttempt) -> None:
+    _forget(shell, live)
+    try:
+        await asyncio.sleep(DISCARD_AFTER_SECONDS)
+    finally:  # at the daemon's end it is cancelled, and tidies up at once
+        await discard(shell, live)
+
+
+def _forget(shell: Shell, live: LiveAttempt) -> None:
     if shell.live.get(live.instance) is live:
         del shell.live[live.instance]
+
+
+async def discard(shell: Shell, live: LiveAttempt) -> None:
+    """Close the log, remove the group and the attempt's own temporary directory."""
+    _forget(shell, live)
+    live.group.remove()
     directory = live.plan.environment["TMPDIR"]
 
     def close() -> None:
