@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -175,6 +176,7 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
     _start_wanted(shell)
     _listen_to_signals(setup, shell)
     shell.ports.notifier.ready()
+    _settle_memory()
     log.info("daemon-ready", socket=server.path, pid=os.getpid())
     await setup.stop.wait()
     shell.ports.notifier.stopping()
@@ -182,6 +184,15 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
     running.cancel()
     await shell.cancel_tasks()
     shell.lanes.close()
+
+
+def _settle_memory() -> None:
+    """What was imported stays for ever: the collector need not look through it again.
+
+    Without this, collections take a third of the time of a diagnosis.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _start_wanted(shell: Shell) -> None:
