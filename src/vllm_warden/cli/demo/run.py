@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import threading
@@ -164,11 +165,13 @@ def _run_drawn(watch: Watch, console: Console) -> None:
 
 
 def save_picture(state: DemoState, path: Path) -> None:
-    """The last frame as SVG."""
+    """The last frame as SVG, in the reader's own fonts: rich would name a server for them."""
     with Path(os.devnull).open("w") as nowhere:
         console = Console(record=True, width=PICTURE_WIDTH, file=nowhere, force_terminal=True)
         console.print(frame(state, PICTURE_WIDTH))
-        console.save_svg(str(path), title="vllm-warden demo")
+        drawn = console.export_svg(title="vllm-warden demo")
+    drawn = re.sub(r"\s*@font-face \{[^}]*\}", "", drawn)
+    path.write_text(drawn.replace("font-family: Fira Code,", "font-family:"), encoding="utf-8")
 
 
 def for_real() -> list[str]:
