@@ -10,7 +10,7 @@ INSTALL_HINT = (
 )
 
 
-class JournalUnavailable(Exception):  # noqa: N818
+class JournalUnavailable(OSError):  # noqa: N818
     """The journal cannot be used; the text says why and what to do."""
 
 

@@ -70,7 +70,12 @@ class JournalStream:
         self._opening_line = opening_line(launch_id, secrets.token_hex(8))
         self._since_seconds = now_realtime_seconds()
         self._writer = open_writer(identifier)
-        self._is_open = write_line(self._writer, self._opening_line, 1.0)
+        if not write_line(self._writer, self._opening_line, 1.0):
+            os.close(self._writer)
+            raise JournalUnavailable(
+                "cannot open a journal stream: systemd-journald does not take our line; "
+                "see `systemctl status systemd-journald`"
+            )
         self._expecting = False
         self._closing = threading.Event()
         self._end = ""
