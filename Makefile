@@ -66,7 +66,7 @@ docs: $(STAMP)
 	$(PY) -m vllm_warden.config.reference docs/reference/configuration.md
 	$(PY) -m vllm_warden.api.reference docs/reference/api.md
 	$(PY) -m vllm_warden.cli.reference docs/reference/cli.md
-	$(PY) docs/generate.py states
+	$(PY) docs/generate.py
 
 clean:
 	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache \
