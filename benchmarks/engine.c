@@ -1,6 +1,6 @@
 /* engine.c - the smallest program that vllm-warden takes for a vLLM server, so that what is timed
  * is the supervisor and not the start of Python. It is the interpreter in the first line of a
- * script named vllm; asked for the engine's version (-I) it becomes the real Python that it was compiled with.
+ * script named vllm; given an option (the daemon asks for vLLM's version) it becomes the real Python that it was compiled with.
  *
  * Its first action is to append "PID CLOCK_BOOTTIME" (nanoseconds) to the file named by BENCH_STARTS.
  * With BENCH_REPLAY it prints that file line by line, appends "PID CLOCK_REALTIME" to BENCH_ENDS
@@ -79,7 +79,7 @@ static int serve(int port) {
 }
 
 int main(int count, char **words) {
-    if (count > 1 && !strcmp(words[1], "-I")) {
+    if (count > 1 && words[1][0] == '-') {
         words[0] = BENCH_PYTHON;
         execv(BENCH_PYTHON, words);
         return 127;
