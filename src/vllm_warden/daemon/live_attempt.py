@@ -43,6 +43,7 @@ class LiveAttempt:
     limits: HostLimits = field(default_factory=HostLimits)
     address_space_bytes: int | None = None
     address_space_settled: bool = False
+    address_space_seen_bytes: int | None = None
     progress_seconds: float = 0.0
     first_records: list[LogRecord] = field(default_factory=list)
     last_records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=LAST_LINES_KEPT))

@@ -102,6 +102,9 @@ async def _scan(shell: Shell, live: LiveAttempt, suspected: dict[int, str]) -> d
         found, address_space = await shell.lanes.processes.call(look)
     except LateError:
         return suspected
+    if address_space is not None and address_space != live.address_space_seen_bytes:
+        live.address_space_seen_bytes = address_space
+        live.progress_seconds = shell.now()
     if address_space is not None and not live.address_space_settled:
         live.address_space_bytes = max(address_space, live.address_space_bytes or 0)
         # what profiling itself allocates must not count as in use before it

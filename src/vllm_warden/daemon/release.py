@@ -68,9 +68,13 @@ async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
         eager = waited < EMPTY_EAGER_SECONDS
         if not eager and not told:
             told = True
-            log.warning("processes-remain", instance=name, pids=live.group.pids())
+            pids = ", ".join(str(pid) for pid in live.group.pids())
+            shell.recorder.set_condition(
+                f"remains-{name}", f"{name}: processes {pids} were killed but do not end"
+            )
             live.group.kill()
         await asyncio.sleep(EMPTY_POLL_SECONDS if eager else EMPTY_POLL_LATER_SECONDS)
+    shell.recorder.set_condition(f"remains-{name}", None)
     return live
 
 

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -63,7 +63,7 @@ async def run(setup: Setup) -> None:
     document, state_problem = state_file.read()
     await history.open()
     recorder = Recorder(cast("HistoryStore", history), state_file, ports.clock, 0)
-    await _restore(recorder, history, [one.spec.name for one in setup.instances])
+    await _restore(recorder, document, [one.spec.name for one in setup.instances])
     recorder.set_condition("state-file", state_problem)
     recorder.set_condition("history", history.condition)
     instances = _instances(setup, document, ports, recorder)
@@ -109,7 +109,8 @@ def _shell(
             if kept["envelopes"] != saved[name]["envelopes"]:
                 recorder.save_learned(name, {"envelopes": kept["envelopes"]})
             saved[name] = kept
-            recorder.save_state({"schema": 1, "instances": dict(saved)})
+            numbers = {"event": recorder.event_number, "incident": recorder.incident_number}
+            recorder.save_state({"schema": 1, "instances": dict(saved), "numbers": numbers})
         if setup.changed is not None:
             setup.changed(before, after)
 
@@ -131,22 +132,31 @@ def _instances(
             (cast("int", one.get("number", 0)) for one in recorder.attempts.get(name, [])),
             default=0,
         )
-        found.append(durable.with_attempts(instance, most))
+        instance = durable.with_attempts(instance, most)
+        found.append(replace(instance, incident_open=name in recorder.open_incidents))
     return found
 
 
-async def _restore(recorder: Recorder, history: object, names: list[str]) -> None:
-    """Numbers go on where the history ends; the newest incident of each instance is kept."""
-    store = cast("HistoryStore", history)
+async def _restore(recorder: Recorder, state: dict[str, object], names: list[str]) -> None:
+    """Numbers go on where the history ends; the newest incident of each instance is kept.
+
+    The state file knows the numbers too, for a history that had to be set aside.
+    """
+    store = recorder.history
     numbers = await store.last_numbers()
-    recorder.event_number = numbers.event
-    recorder.incident_number = numbers.incident
+    kept = state.get("numbers")
+    known = kept if isinstance(kept, dict) else {}
+    recorder.event_number = max(numbers.event, cast("int", known.get("event", 0)))
+    recorder.incident_number = max(numbers.incident, cast("int", known.get("incident", 0)))
     for name in names:
         recorder.attempts[name] = await store.attempts(name, 20)
         newest = await store.incidents(name, 1)
         if newest:
             full = await store.incident(cast("int", newest[0]["number"]))
-            recorder.last_incidents[name] = cast("IncidentDocument", full or newest[0])
+            document = cast("IncidentDocument", full or newest[0])
+            recorder.last_incidents[name] = document
+            if document["resolved"] is None:
+                recorder.open_incidents[name] = document
 
 
 def _tell_conditions(shell: Shell, log_problem: str | None) -> None:

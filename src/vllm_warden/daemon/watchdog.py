@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
+from vllm_warden.adapters.systemd.notify import watchdog_seconds
 from vllm_warden.core.lifecycle.states import State
 from vllm_warden.daemon.shell import Shell
 
@@ -13,8 +14,8 @@ STATUS_SECONDS = 1.0
 
 async def pet_watchdog(shell: Shell) -> None:
     """For ever. Posts nothing itself: a queue that is not drained is the sign of a hung loop."""
-    interval = watchdog_interval_seconds()
-    if interval is None and "NOTIFY_SOCKET" not in os.environ:
+    limit = watchdog_seconds()
+    if limit is None and "NOTIFY_SOCKET" not in os.environ:
         return
     last_text = ""
     while True:
@@ -24,15 +25,7 @@ async def pet_watchdog(shell: Shell) -> None:
         if text != last_text:
             last_text = text
             shell.ports.notifier.status(text)
-        await asyncio.sleep(min(STATUS_SECONDS, interval or STATUS_SECONDS))
-
-
-def watchdog_interval_seconds() -> float | None:
-    """Half of $WATCHDOG_USEC, None when systemd wants no watchdog (sd_watchdog_enabled(3))."""
-    text = os.environ.get("WATCHDOG_USEC", "")
-    if not text.isdecimal() or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None
-    return int(text) / 2_000_000
+        await asyncio.sleep(min(STATUS_SECONDS, STATUS_SECONDS if limit is None else limit / 2))
 
 
 def status_text(shell: Shell) -> str:
