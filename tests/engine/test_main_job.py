@@ -15,7 +15,7 @@ import pytest
 from tests.engine.conftest import ENGINE, OFFLINE
 from tests.wardens import Warden, complete, free_port, living
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 BIG_VOCABULARY = """load_format = "dummy"
 max_num_seqs = 2048
@@ -44,7 +44,7 @@ def test_a_sampler_out_of_memory_below_an_address_limit_is_cured_by_one_decision
     warden.write_config(instance("a", model, BIG_VOCABULARY, command=LIMITED, port=port))
     warden.start()
 
-    warden.until_state("a", "ready", seconds=400)
+    warden.until_state("a", "ready", seconds=900)
     (incident,) = decided(warden, "a")
     diagnosis, decision = incident["diagnosis"], incident["decision"]
     assert (diagnosis["failure"], diagnosis["phase"], diagnosis["site"]) == (
@@ -66,7 +66,7 @@ def test_a_sampler_out_of_memory_below_an_address_limit_is_cured_by_one_decision
 
     attempts = warden.status("a")["attempt"]
     assert warden.command("stop", "a").returncode == 0
-    assert warden.command("start", "a", seconds=300).returncode == 0
+    assert warden.command("start", "a", seconds=600).returncode == 0
     status = warden.status("a")
     assert status["attempt"] == attempts + 1
     in_force = {one["name"]: one["in_force"] for one in status["settings"]}
@@ -86,7 +86,7 @@ def test_cudas_own_words_in_real_frames_are_understood_and_cured(
     warden.write_config(instance("b", model, BIG_VOCABULARY, environment=environment, port=port))
     warden.start()
 
-    warden.until_state("b", "ready", seconds=400)
+    warden.until_state("b", "ready", seconds=900)
     (incident,) = decided(warden, "b")
     diagnosis = incident["diagnosis"]
     assert (diagnosis["failure"], diagnosis["phase"], diagnosis["site"]) == (
@@ -111,7 +111,7 @@ def test_a_context_that_does_not_fit_is_held_because_it_may_not_be_shortened(
     warden.write_config(instance("c", models / "long", KV_TOO_SMALL))
     warden.start()
 
-    status = warden.until_state("c", "held", seconds=200)
+    status = warden.until_state("c", "held", seconds=400)
     (incident,) = decided(warden, "c")
     assert incident["diagnosis"]["failure"] == "kv_cache_too_small"
     assert status["attempt"] == 1 + len(warden.incidents("c")) - 1
@@ -126,7 +126,7 @@ def test_an_allowed_shorter_context_takes_the_printed_estimate_in_one_relaunch(
     warden.write_config(instance("c2", models / "long", KV_TOO_SMALL, adapt=adapt))
     warden.start()
 
-    warden.until_state("c2", "ready", seconds=300)
+    warden.until_state("c2", "ready", seconds=600)
     (incident,) = decided(warden, "c2")
     estimate = incident["diagnosis"]["figures"]["estimated_max_model_len"]
     (change,) = incident["decision"]["changes"]
@@ -156,14 +156,14 @@ def test_a_killed_engine_core_is_a_crash_although_vllm_exits_with_status_zero(
     engine = EAGER + 'kv_cache_memory_bytes = "64M"\n'
     warden.write_config(instance("e", models / "tiny", engine, port=port))
     warden.start()
-    warden.until_state("e", "ready", seconds=200)
+    warden.until_state("e", "ready", seconds=400)
     pids = warden.status("e")["pids"]["engine"]
     core = next(int(pid) for pid, title in pids.items() if title.startswith("VLLM::EngineCore"))
 
     os.kill(core, signal.SIGKILL)
 
     warden.until(lambda: bool(warden.incidents("e")), 30, "an incident is opened")
-    warden.until_state("e", "ready", seconds=200)
+    warden.until_state("e", "ready", seconds=400)
     (incident,) = warden.incidents("e")
     assert incident["diagnosis"]["failure"] == "killed_by_signal"
     assert incident["decision"]["remedy"] == "relaunch"
@@ -182,7 +182,7 @@ def test_a_killed_rank_is_seen_and_named_before_the_parent_gives_up(
     }
     warden.write_config(instance("f", models / "tiny", engine, environment=environment))
     warden.start()
-    warden.until_state("f", "ready", seconds=300)
+    warden.until_state("f", "ready", seconds=600)
     before = pids_of(warden, "f")
     pids = warden.status("f")["pids"]["engine"]
     rank1 = next(int(pid) for pid, title in pids.items() if title == "VLLM::Worker_TP1")
@@ -196,7 +196,7 @@ def test_a_killed_rank_is_seen_and_named_before_the_parent_gives_up(
     (incident,) = warden.incidents("f")
     assert incident["diagnosis"]["failure"] == "killed_by_signal"
     assert incident["diagnosis"]["ranks"] == [1]
-    warden.until_state("f", "ready", seconds=300)
+    warden.until_state("f", "ready", seconds=600)
     assert living(before) == []
     after = pids_of(warden, "f")
     warden.stop()
