@@ -3,28 +3,88 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from vllm_warden.core.model import GpuReading
 from vllm_warden.daemon.shell import Shell
-from vllm_warden.daemon.threads import LateError
-
-SAMPLE_SECONDS = 1.0
-RETRY_SECONDS = 30.0
 
 
-async def sample_gpus(shell: Shell) -> None:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between samples, and until something is done about what did not come.
+
+    An NVML that does not answer is late, one that failed is asked again after ``retry_seconds``,
+    and readings that have not changed are handed over after ``repeat_seconds``.
+    """
+
+    sample_seconds: float = 1.0
+    late_seconds: float = 5.0
+    retry_seconds: float = 30.0
+    repeat_seconds: float = 10.0
+
+
+@dataclass(slots=True)
+class _Sampler:
+    """Reads in a thread of its own, which may hang in a broken driver.
+
+    The event loop is woken only when there is something new: at rest, waking it every second
+    would cost more than the sample.
+    """
+
+    shell: Shell
+    loop: asyncio.AbstractEventLoop
+    pace: Pace
+    stopping: threading.Event = field(default_factory=threading.Event)
+    answered_at: float = field(default_factory=time.monotonic)
+    problem: str | None = None
+    handed_over: tuple[GpuReading, ...] | None = None
+    handed_over_at: float = 0.0
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                self._sample(tuple(self.shell.ports.gpus.memory()), None)
+            except Exception as error:  # noqa: BLE001 -- any trouble with the driver means unknown
+                self._sample((), str(error))
+            pace = self.pace
+            self.stopping.wait(pace.retry_seconds if self.problem else pace.sample_seconds)
+
+    def _sample(self, readings: tuple[GpuReading, ...], problem: str | None) -> None:
+        now = time.monotonic()
+        was_late = now - self.answered_at > self.pace.late_seconds
+        self.answered_at = now
+        same = readings == self.handed_over and problem == self.problem and not was_late
+        starting = any(not live.ready for live in tuple(self.shell.live.values()))
+        if same and not starting and now - self.handed_over_at < self.pace.repeat_seconds:
+            return
+        self.handed_over, self.handed_over_at, self.problem = readings, now, problem
+        with contextlib.suppress(RuntimeError):  # the loop has ended before us
+            self.loop.call_soon_threadsafe(_take, self.shell, readings, problem)
+
+
+async def sample_gpus(shell: Shell, pace: Pace | None = None) -> None:
     """For ever; without a usable NVML it asks again every half minute and says why."""
-    while True:
-        try:
-            readings = await shell.lanes.nvml.call(lambda: tuple(shell.ports.gpus.memory()))
-        except LateError as late:
-            shell.gpu_view.problem = str(late)
-        except Exception as error:  # noqa: BLE001 -- any trouble with the driver means unknown
-            shell.gpu_view.readings, shell.gpu_view.problem = (), str(error)
-        else:
-            shell.gpu_view.readings = readings
-            shell.gpu_view.problem = None
-            _sample_attempts(shell)
-        await asyncio.sleep(SAMPLE_SECONDS if shell.gpu_view.problem is None else RETRY_SECONDS)
+    sampler = _Sampler(shell, asyncio.get_running_loop(), pace or Pace())
+    threading.Thread(target=sampler.run, name="NVML samples", daemon=True).start()
+    late = sampler.pace.late_seconds
+    try:
+        while True:
+            await asyncio.sleep(late)
+            patience = late + (sampler.pace.retry_seconds if sampler.problem else 0.0)
+            if time.monotonic() - sampler.answered_at > patience:
+                shell.gpu_view.problem = f"NVML did not answer within {late:g} s"
+    finally:
+        sampler.stopping.set()
+
+
+def _take(shell: Shell, readings: Sequence[GpuReading], problem: str | None) -> None:
+    shell.gpu_view.readings, shell.gpu_view.problem = tuple(readings), problem
+    if problem is None:
+        _sample_attempts(shell)
 
 
 def _sample_attempts(shell: Shell) -> None:

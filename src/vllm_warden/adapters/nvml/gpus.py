@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,9 @@ class Device:
 
 
 class NvmlGpus:
-    """Satisfies ``daemon.ports.Gpus``. Belongs to one thread: a broken driver may hang in any call.
+    """Satisfies ``daemon.ports.Gpus``. For any thread that may hang: one call at a time.
+
+    A broken driver may hang in any call, and then holds up the next one too.
 
     Free memory is that of nvmlDeviceGetMemoryInfo_v2, which does not count what the driver
     reserves as used; total - used - reserved = free there.
@@ -38,17 +41,22 @@ class NvmlGpus:
         self._devices: list[Device | GpuReading] | None = None
         self._started_at = 0.0
         self._restart_due = False
+        self._lock = threading.Lock()
 
     def memory(self) -> Sequence[GpuReading]:
         """All GPUs in NVML order, without holders. Raises GpusUnavailable.
 
         A GPU that cannot be read has ``error`` set and counts as neither free nor used.
         """
-        return self._settled([self._read(device) for device in self._found()])
+        with self._lock:
+            return self._settled([self._read(device) for device in self._found()])
 
     def memory_with_holders(self) -> Sequence[GpuReading]:
         """As ``memory``, with the processes that compute or draw on each GPU."""
-        return self._settled([self._read(device, with_holders=True) for device in self._found()])
+        with self._lock:
+            return self._settled(
+                [self._read(device, with_holders=True) for device in self._found()]
+            )
 
     def close(self) -> None:
         """Let go of the driver, so that it can be unloaded."""
