@@ -58,6 +58,24 @@ def test_weights_that_need_more_than_the_budget_decide() -> None:
     assert judge_gate(SPEC, replace(report, model=ModelFacts()), 0.1, 0.0).gate is Gate.OPEN
 
 
+def test_weights_larger_than_the_gpus_fail_at_once_with_the_arithmetic() -> None:
+    pair = (FREE, replace(FREE, index=1, uuid="GPU-1"))
+    report = GateReport(gpus=pair, model=ModelFacts(weight_bytes=200 * GIB))
+    gate, text = judge(report)
+
+    assert gate is Gate.FAIL
+    for part in ("200.00 GiB over 2 GPUs", "100.00 GiB on each", "80.00 GiB in all"):
+        assert part in text
+
+
+def test_weights_that_are_quantised_or_offloaded_at_load_are_not_judged_by_their_files() -> None:
+    pair = (FREE, replace(FREE, index=1, uuid="GPU-1"))
+    report = GateReport(gpus=pair, model=ModelFacts(weight_bytes=200 * GIB))
+
+    for option in ("quantization", "cpu_offload_gb"):
+        assert judge(report, spec=replace(SPEC, engine={option: "x"}))[0] is Gate.OPEN
+
+
 def test_unreadable_gpus_never_count_as_free() -> None:
     lost = replace(FREE, index=1, uuid="GPU-1", error="GPU is lost")
 

@@ -18,6 +18,8 @@ SPARE_BYTES = GIB
 FOREIGN_HOLD_SECONDS = 1800.0
 """A foreign process is waited for this long, then the instance is held (never killed)."""
 OWN_REMAINS_HOLD_SECONDS = 60.0
+LOADED_OTHERWISE = frozenset({"quantization", "cpu_offload_gb", "load_format", "hf_overrides"})
+"""Engine options with which the GPUs hold other bytes than the checkpoint's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,11 @@ def _gpus(
     for gpu in chosen:
         if gpu.error is not None:
             return GateVerdict(Gate.WAIT, f"GPU {gpu.index} cannot be read: {gpu.error}")
+    weights = weights_per_gpu(spec, report.model)
     for gpu in chosen:
-        needed = needed_bytes(gpu, utilization, report.model, len(chosen))
+        if weights + SPARE_BYTES > gpu.total_bytes:
+            return _too_large(spec, report.model, gpu)
+        needed = needed_bytes(gpu, utilization, weights)
         if gpu.free_bytes < needed:
             text = f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, {_gib(needed)} are needed"
             text += f"; {holders_text(gpu)}"
@@ -137,13 +142,30 @@ def _gpus(
     )
 
 
-def needed_bytes(
-    gpu: GpuReading, utilization: float | None, model: ModelFacts, gpu_count: int
-) -> int:
+def needed_bytes(gpu: GpuReading, utilization: float | None, weights_bytes: int) -> int:
     """max(ceil(utilization x total), weights per GPU + 1 GiB); vLLM asserts the first itself."""
     budget = math.ceil((utilization or 0.0) * gpu.total_bytes)
-    weights = 0 if model.weight_bytes is None else model.weight_bytes // max(gpu_count, 1)
-    return max(budget, weights + SPARE_BYTES)
+    return max(budget, weights_bytes + SPARE_BYTES)
+
+
+def weights_per_gpu(spec: InstanceSpec, model: ModelFacts) -> int:
+    """The least that one GPU must hold: the checkpoint's bytes over all GPUs of the instance.
+
+    0 where that is not known, or where the engine loads something else than what is stored.
+    """
+    if model.weight_bytes is None or LOADED_OTHERWISE & set(spec.engine):
+        return 0
+    return model.weight_bytes // max(len(spec.gpus), 1)
+
+
+def _too_large(spec: InstanceSpec, model: ModelFacts, gpu: GpuReading) -> GateVerdict:
+    weights = weights_per_gpu(spec, model)
+    text = (
+        f"the weights are {_gib(model.weight_bytes or 0)} over {len(spec.gpus)} GPUs, "
+        f"{_gib(weights)} on each, and GPU {gpu.index} has {_gib(gpu.total_bytes)} in all: no "
+        "setting makes them fit; use more GPUs, a quantised checkpoint, or cpu_offload_gb"
+    )
+    return GateVerdict(Gate.FAIL, text)
 
 
 def holders_text(gpu: GpuReading) -> str:
