@@ -176,8 +176,10 @@ def _advice(document: InstanceDetailDocument, style: Style) -> list[str]:
     elif state == "failed":
         words = [
             *(options or ["correct what the reason above names in the configuration file"]),
-            "then restart the daemon, which reads the file at its start; an unchanged file: "
-            f"vllm-warden start {name}",
+            (
+                "then restart the daemon, which reads the file at its start; an unchanged file: "
+                f"vllm-warden start {name}"
+            ),
         ]
     elif state == "waiting" and document["gate"]:
         words = [
