@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.diagnose.grammar import LogLine
@@ -24,6 +25,12 @@ HOST_ALLOCATION = re.compile(
     r"|unable to mmap \d{1,20} bytes[^\n]{0,400}Cannot allocate memory"
 )
 _HEAD = 3000
+
+
+@lru_cache(maxsize=64)
+def _says(pattern: re.Pattern[str], text: str) -> bool:
+    """Remembered: thirty rows ask the same of each exception, and each rank raises the same."""
+    return pattern.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Allocation:
             placed = (not self.phases or raised.phase in self.phases) and (
                 not self.sites or raised.site in self.sites
             )
-        return placed and bool(self.pattern.search(raised.text[:_HEAD]))
+        return placed and _says(self.pattern, raised.text[:_HEAD])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ LINE_LIMIT = 16_384
 """Characters of one line that are looked at; what proves a cause comes early in a line."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[ -/]{0,2}[@-~]")
+_COLOUR_ON, _COLOUR_OFF = "\x1b[1;36m", "\x1b[0;0m"
+"""What vLLM puts around a process tag, on every line of a traceback."""
 _TAG = re.compile(
     r"\((?P<name>[A-Za-z][\w.:-]{0,80}(?: rank=\d{1,5}|(?: [A-Z]{2,5}\d{1,5}){1,6})?)"
     r" pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,45})?\) ?"
@@ -66,7 +68,9 @@ class LogLine:
 def parse(number: int, text: str) -> Iterator[LogLine]:
     """Yield the lines of one record: several for JSON tracebacks and progress bars (CR)."""
     if "\x1b" in text:
-        text = _ANSI.sub("", text)
+        text = text.replace(_COLOUR_ON, "").replace(_COLOUR_OFF, "")
+        if "\x1b" in text:
+            text = _ANSI.sub("", text)
     if text.startswith("{") and '"levelname"' in text:
         lines = _parse_json(number, text)
         if lines is not None:
