@@ -27,7 +27,7 @@ HOST_ALLOCATION = re.compile(
 _HEAD = 3000
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _says(pattern: re.Pattern[str], text: str) -> bool:
     """Remembered: thirty rows ask the same of each exception, and each rank raises the same."""
     return pattern.search(text) is not None
@@ -73,7 +73,7 @@ class Raises:
         text = raised.text[:_HEAD]
         if self.kind and not raised.type.endswith(self.kind):
             return False
-        return self.hint in text and (self.pattern is None or bool(self.pattern.search(text)))
+        return self.hint in text and (self.pattern is None or _says(self.pattern, text))
 
 
 @dataclass(frozen=True, slots=True)
