@@ -69,6 +69,6 @@ docs: $(STAMP)
 	$(PY) docs/generate.py
 
 clean:
-	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) $(ENGINE_VENV) benchmarks/.venv-peers build dist .mypy_cache .ruff_cache .pytest_cache \
 	  .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -264,5 +264,5 @@ def test_what_is_no_whole_answer_is_none(parts):
 
 def test_a_key_with_a_line_break_is_never_sent(engine):
     problem = asyncio.run(ask(RealSide(engine), "key\r\nX-Injected: 1"))
-    assert problem == "no answer: a header would hold a line break"
+    assert problem == "no answer: a header cannot be sent"
     assert engine.asked == []
