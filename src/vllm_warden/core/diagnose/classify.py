@@ -58,11 +58,9 @@ def _named(evidence: Evidence, reading: Reading, decided: Finding) -> Diagnosis:
         if item.row is decided.row and item.role is Role.CAUSE and item.phase is decided.phase
     ]
     ranks = {item.rank for item in same if item.rank is not None}
-    ranks |= (
-        {lost.rank for lost in evidence.lost_processes if lost.rank is not None}
-        if (decided.row.failure is Failure.KILLED_BY_SIGNAL)
-        else set()
-    )
+    if decided.row.failure is Failure.KILLED_BY_SIGNAL:
+        # whoever went first; the others were ended by the engine because of it
+        ranks |= {lost.rank for lost in evidence.lost_processes[:1] if lost.rank is not None}
     figures, gpus = _figures(evidence, reading, decided, same)
     version = evidence.engine_version or reading.facts.engine_version
     return Diagnosis(
