@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from vllm_warden.adapters.daemon_threads import DaemonThreads
 
 Result = TypeVar("Result")
 
@@ -17,20 +18,28 @@ class LateError(Exception):
 class Lane:
     """One kind of blocking work, in its own threads, so that a hang stays with its kind.
 
-    A lane whose threads are all stuck answers late at once instead of queueing behind them.
+    A lane whose threads are all stuck answers late at once instead of queueing behind them, and
+    does not keep the process from ending.
     """
 
     def __init__(self, name: str, deadline_seconds: float, threads: int = 1) -> None:
         self.name = name
         self._deadline_seconds = deadline_seconds
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._pool = DaemonThreads(name, threads)
         self._stuck = 0
 
     async def call(
-        self, work: Callable[[], Result], deadline_seconds: float | None = None
+        self,
+        work: Callable[[], Result],
+        deadline_seconds: float | None = None,
+        after_late: Callable[[Result | None], None] | None = None,
     ) -> Result:
-        """The result of ``work``. Raises LateError after the deadline, and what work raises."""
+        """The result of ``work``. Raises LateError after the deadline, and what work raises.
+
+        ``after_late`` is called in the event loop when a call that was late has ended after all,
+        with its result (None when it failed), for whoever must undo what it did.
+        """
         if self._stuck >= self._threads:
             raise LateError(f"{self.name} is still stuck in an earlier call")
         limit = self._deadline_seconds if deadline_seconds is None else deadline_seconds
@@ -39,13 +48,19 @@ class Lane:
         if done:
             return future.result()
         self._stuck += 1
-        future.add_done_callback(self._unstuck)
+        future.add_done_callback(lambda future: self._unstuck(future, after_late))
         raise LateError(f"{self.name} did not answer within {limit:g} s")
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
-    def _unstuck(self, future: asyncio.Future[Result]) -> None:
+    def _unstuck(
+        self,
+        future: asyncio.Future[Result],
+        after_late: Callable[[Result | None], None] | None,
+    ) -> None:
         self._stuck -= 1
-        if not future.cancelled():
-            future.exception()  # looked at, so that asyncio does not report it again
+        # looking at the exception also keeps asyncio from reporting it again
+        failed = future.cancelled() or future.exception() is not None
+        if after_late is not None:
+            after_late(None if failed else future.result())
