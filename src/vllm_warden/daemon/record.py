@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Protocol, cast
 
 import structlog
 
+from vllm_warden.adapters.daemon_threads import DaemonThreads
 from vllm_warden.api.schema import IncidentDocument, LastIncidentDocument
 from vllm_warden.core.lifecycle.effects import Announce, RecordIncident
 from vllm_warden.daemon.documents import incident_document, last_incident
@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 EVENTS_IN_MEMORY = 2000
 FOLLOWER_QUEUE = 1000
 ATTEMPTS_IN_MEMORY = 20
+STATE_RETRY_SECONDS = 3.0
 Document = dict[str, object]
 
 
@@ -47,6 +48,7 @@ class HistoryStore(Protocol):
     async def attempts(self, instance: str, limit: int) -> list[Document]: ...
     async def events_after(self, after: int, limit: int) -> list[Document]: ...
     async def last_numbers(self) -> LastNumbers: ...
+    def report_to(self, on_condition: Callable[[str | None], None]) -> None: ...
 
 
 class StateWriter(Protocol):
@@ -72,9 +74,11 @@ class Recorder:
         self._events: deque[Document] = deque(maxlen=EVENTS_IN_MEMORY)
         self._followers: set[asyncio.Queue[Document]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._state_thread = ThreadPoolExecutor(1, thread_name_prefix="state-file")
+        self._state_thread = DaemonThreads("state file")
         self._state_pending: Document | None = None
         self._state_writing = False
+        self._settling = asyncio.Event()
+        history.report_to(self._history_condition)
 
     def announce(self, instance: str, announcement: Announce) -> int:
         """Number, log, publish and store one event; returns its number."""
@@ -153,23 +157,43 @@ class Recorder:
         self._later(self.history.save_learned(instance, document))
 
     def save_state(self, document: Document) -> None:
-        """Write the state file in its thread; while one write runs only the newest waits."""
+        """Write the state file in its thread; while one write runs only the newest waits.
+
+        A write that fails is tried again every few seconds, and once more by ``settle``: a stop
+        that was asked for while the disk was full must not be undone at the next start.
+        """
         self._state_pending = document
         if not self._state_writing:
             self._state_writing = True
             self._later(self._write_states())
 
     async def _write_states(self) -> None:
+        try:
+            while self._state_pending is not None:
+                document, self._state_pending = self._state_pending, None
+                if await self._write_state(document):
+                    continue
+                self._state_pending = self._state_pending or document
+                if self._settling.is_set():
+                    return
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._settling.wait(), STATE_RETRY_SECONDS)
+        finally:
+            self._state_writing = False
+
+    async def _write_state(self, document: Document) -> bool:
         loop = asyncio.get_running_loop()
-        while self._state_pending is not None:
-            document, self._state_pending = self._state_pending, None
-            try:
-                await loop.run_in_executor(self._state_thread, self._state.write, document)
-            except OSError as error:
-                self.conditions["state-file"] = f"cannot write the state file: {error}"
-            else:
-                self.conditions.pop("state-file", None)
-        self._state_writing = False
+        try:
+            await loop.run_in_executor(self._state_thread, self._state.write, document)
+        except OSError as error:
+            self.set_condition(
+                "state-file",
+                f"cannot write the state file: {error.strerror or error}; what was asked since then is lost if the "
+                "daemon ends before it can be written",
+            )
+            return False
+        self.set_condition("state-file", None)
+        return True
 
     async def events_after(self, after: int, limit: int) -> list[Document]:
         """Old events, from memory where it reaches back far enough."""
@@ -197,9 +221,13 @@ class Recorder:
             self._followers.discard(queue)
 
     async def settle(self, limit_seconds: float = 5.0) -> None:
-        """Wait for what is being written, within the limit."""
+        """Wait for what is being written, within the limit; a failed state is tried once more."""
+        self._settling.set()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limit_seconds)
+        self._settling.clear()
+        if self._state_pending is not None:
+            log.error("state-not-written", text=self.conditions.get("state-file", ""))
 
     def set_condition(self, key: str, text: str | None) -> None:
         """Raise, change or clear (None) a lasting condition shown in ``status``."""
@@ -208,6 +236,17 @@ class Recorder:
         elif self.conditions.get(key) != text:
             self.conditions[key] = text
             log.warning("condition", key=key, text=text)
+
+    def _history_condition(self, text: str | None) -> None:
+        """A history that works again may hold higher numbers than ours: they never repeat."""
+        self.set_condition("history", text)
+        if text is None:
+            self._later(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        numbers = await self.history.last_numbers()
+        self.event_number = max(self.event_number, numbers.event)
+        self.incident_number = max(self.incident_number, numbers.incident)
 
     def _close(self, document: IncidentDocument, resolution: str) -> None:
         document["resolved"] = self._clock.wall_seconds()

@@ -6,12 +6,12 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from vllm_warden.adapters.daemon_threads import DaemonThreads
 from vllm_warden.adapters.store.schema import open_history, set_aside
 from vllm_warden.adapters.store.tables import Document, Tables, tables_in_memory
 
@@ -43,15 +43,26 @@ class History:
         self, path: Path, on_condition: Callable[[str | None], None] | None = None
     ) -> None:
         self.path = path
-        self.condition: str | None = None
+        self._slow: str | None = None
+        self._trouble: str | None = None
         self._told: str | None = None
         self._on_condition = on_condition
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
+        self._thread = DaemonThreads("history")
+        self._closed = False
         self._waiting = 0
         self._file: Tables | None = None
         self._memory: Tables | None = None
         self._read_only = False
         self._tried_at = float("-inf")
+
+    @property
+    def condition(self) -> str | None:
+        """What the operator should know; None when all is well."""
+        return self._slow or self._trouble
+
+    def report_to(self, on_condition: Callable[[str | None], None]) -> None:
+        """Call this one, from now on, whenever the condition changes."""
+        self._on_condition = on_condition
 
     async def open(self) -> str | None:
         """Open the file; returns the condition, None when all is well."""
@@ -100,24 +111,30 @@ class History:
         )
 
     async def close(self) -> None:
-        """Waits up to the deadline for what is queued."""
-        await self._run(lambda _: self._close(), None)
-        self._thread.shutdown(wait=False)
+        """Waits up to the deadline for what is queued; what is in memory gets a last try."""
+        self._closed = True
+        await self._answer(self._finish, None)
+        self._thread.shutdown()
 
     async def _run(self, work: Callable[[Tables], Result], otherwise: Result) -> Result:
         """Run in the history thread; ``otherwise`` when it is late, full or broken."""
+        if self._closed:
+            return otherwise
         if self._waiting >= QUEUE_MAX:
-            self.condition = f"history {self.path} is too slow: {QUEUE_MAX} writes waiting"
+            self._slow = f"history {self.path} is too slow: {QUEUE_MAX} writes waiting"
             self._tell()
             return otherwise
+        return await self._answer(lambda: self._guarded(work, otherwise), otherwise)
+
+    async def _answer(self, work: Callable[[], Result], otherwise: Result) -> Result:
         self._waiting += 1
-        future = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._guarded, work, otherwise
-        )
+        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
         future.add_done_callback(self._one_less)
         done, _ = await asyncio.wait((future,), timeout=DEADLINE_SECONDS)
         if not done:
-            self.condition = f"history {self.path} did not answer in {DEADLINE_SECONDS:g} s"
+            self._slow = f"history {self.path} did not answer in {DEADLINE_SECONDS:g} s"
+        elif self._waiting < QUEUE_MAX // 2:
+            self._slow = None
         self._tell()
         return future.result() if done else otherwise
 
@@ -164,17 +181,17 @@ class History:
                 self._memory = tables_in_memory()
                 tables.copy_into(self._memory)
                 tables.close()
-                self.condition = opened.condition
+                self._trouble = opened.condition
                 return
             if self._memory is not None:
                 self._memory.copy_into(tables)
                 self._memory.close()
                 self._memory = None
         except (sqlite3.Error, OSError) as error:
-            self.condition = f"cannot use history {self.path}: {error}; kept in memory"
+            self._trouble = f"cannot use history {self.path}: {error}; kept in memory"
             return
         self._file = tables
-        self.condition = opened.condition
+        self._trouble = opened.condition
 
     def _fail(self, error: Exception) -> None:
         """Leave the file for now; a damaged one is set aside so that the next try begins anew."""
@@ -192,9 +209,11 @@ class History:
                 text = f"history {self.path} was damaged ({error}); set aside as "
                 text += str(set_aside(self.path))
             self._tried_at = float("-inf")
-        self.condition = text
+        self._trouble = text
 
-    def _close(self) -> None:
+    def _finish(self) -> None:
+        if self._file is None and self._memory is not None:
+            self._try_file()
         for tables in (self._file, self._memory):
             if tables is not None:
                 with suppress(sqlite3.Error):
