@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vllm_warden.adapters.engine_probe.model import ModelDirectory
 from vllm_warden.core.plan.spec import ModelFacts
@@ -92,3 +95,42 @@ def test_a_strange_config_is_no_error(probe, tmp_path, content):
     facts = probe.facts(str(tmp_path / "m"))
     assert facts.vocab_size is None
     assert facts.layers is None
+
+
+NUMBERS = st.sampled_from(
+    ["1e999", "-1e999", "NaN", "1e300", "-1", "0", "true", "9" * 4000, '"7"', "[]", "{}", "null"]
+)
+KEYS = st.sampled_from(
+    ["vocab_size", "hidden_size", "num_attention_heads", "head_dim", "architectures"]
+)
+HOSTILE = st.one_of(
+    st.binary(max_size=50),
+    st.sampled_from([b"[" * 200_000, b'{"text_config":' * 100_000, b'{"a":"\\ud800"}', b"7"]),
+    st.dictionaries(KEYS, NUMBERS).map(
+        lambda made: ("{" + ",".join(f'"{k}":{v}' for k, v in made.items()) + "}").encode()
+    ),
+    NUMBERS.map(lambda number: b'{"metadata":{"total_size":' + number.encode() + b"}}"),
+    NUMBERS.map(lambda number: b'{"metadata":' + number.encode() + b"}"),
+)
+
+
+@given(config=HOSTILE, index=HOSTILE)
+@settings(max_examples=60, deadline=None)
+def test_no_file_of_a_model_makes_the_probe_fail(tmp_path_factory, config, index):
+    model = tmp_path_factory.mktemp("m")
+    (model / "config.json").write_bytes(config)
+    (model / "model.safetensors.index.json").write_bytes(index)
+    facts = ModelDirectory(model / "hub").facts(str(model))
+    numbers = (facts.weight_bytes, facts.vocab_size, facts.head_dim, facts.kv_heads)
+    assert all(number is None or 0 < number < 1 << 54 for number in numbers)
+
+
+@pytest.mark.parametrize("model", ["x" * 5000, "a\0b", "/proc/1/root/m", "\ud800"])
+def test_no_name_of_a_model_makes_the_probe_fail(probe, model):
+    assert probe.facts(model) == ModelFacts()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(probe, tmp_path):
+    model = write_model(tmp_path / "m", CONFIG)
+    os.mkfifo(model / "model.safetensors.index.json")
+    assert probe.facts(str(model)).weight_bytes is None

@@ -12,6 +12,12 @@ from pathlib import Path
 from vllm_warden.core.plan.spec import ModelFacts
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
+ARCHITECTURE = re.compile(r"[\w.]{1,200}")
+
+FILE_BYTES_MAX = 64 << 20
+"""The longest of these files, the index of a model of many thousand tensors, has a few MiB."""
+NUMBER_MAX = 1 << 53
+"""Whole numbers up to here are exact as floats; no real size is larger."""
 
 
 class ModelDirectory:
@@ -23,15 +29,15 @@ class ModelDirectory:
 
     def facts(self, model: str) -> ModelFacts:
         """Everything None for a model that is not on this disk, or not readable."""
-        directory = self._directory(model)
+        try:
+            directory = self._directory(model)
+        except (OSError, ValueError):  # not ours to look at, or no path at all
+            directory = None
         if directory is None:
             return ModelFacts()
-        try:
-            content = (directory / "config.json").read_bytes()
-            config = json.loads(content)
-        except (OSError, ValueError):
-            return ModelFacts(weight_bytes=weight_bytes(directory))
-        if not isinstance(config, dict):
+        content = _content(directory / "config.json")
+        config = _document(content)
+        if config is None:
             return ModelFacts(weight_bytes=weight_bytes(directory))
         return _facts(config, hashlib.sha256(content).hexdigest(), weight_bytes(directory))
 
@@ -54,13 +60,11 @@ class ModelDirectory:
 
 def weight_bytes(directory: Path) -> int | None:
     """Bytes of all tensors: the index's total_size, else the sizes of the weight files."""
-    try:
-        index = json.loads((directory / "model.safetensors.index.json").read_bytes())
-        total = index["metadata"]["total_size"]
-        if isinstance(total, int | float) and total > 0:
-            return int(total)
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
+    index = _document(_content(directory / "model.safetensors.index.json")) or {}
+    metadata = index.get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if isinstance(total, int | float) and 0 < total <= NUMBER_MAX:
+        return int(total)
     for pattern in ("*.safetensors", "*.bin", "*.pt", "*.gguf"):
         try:
             sizes = [path.stat().st_size for path in directory.glob(pattern)]
@@ -69,6 +73,25 @@ def weight_bytes(directory: Path) -> int | None:
         if sizes:
             return sum(sizes)
     return None
+
+
+def _content(path: Path) -> bytes:
+    """Empty for what is no file of a sane size, or not ours to read."""
+    try:
+        if not path.is_file() or path.stat().st_size > FILE_BYTES_MAX:
+            return b""
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _document(content: bytes) -> dict[str, object] | None:
+    """The JSON object, None for anything else: who made the model decides what is in its files."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _facts(config: Mapping[str, object], digest: str, weights: int | None) -> ModelFacts:
@@ -97,14 +120,14 @@ def _facts(config: Mapping[str, object], digest: str, weights: int | None) -> Mo
         layers=_number(merged, "num_hidden_layers", "n_layer"),
         kv_heads=_number(merged, "num_key_value_heads", "num_kv_heads") or heads,
         head_dim=head_dim,
-        architecture=first if isinstance(first, str) else None,
+        architecture=first if isinstance(first, str) and ARCHITECTURE.fullmatch(first) else None,
     )
 
 
 def _number(config: Mapping[str, object], *names: str) -> int | None:
     for name in names:
         value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= NUMBER_MAX:
             return value
     return None
 

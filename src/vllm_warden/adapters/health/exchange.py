@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import h11
 
-BODY_BYTES_MAX = 16 << 20
-"""vLLM's /metrics is the longest answer, some 100 KiB for each engine."""
-READ_BYTES = 64 << 10
+ANSWER_BYTES_MAX = 2 << 20
+"""On the wire. vLLM's /metrics is the longest answer, some 100 KiB for each engine."""
+READ_BYTES = 16 << 10
+"""What is taken apart at once: cut into chunks of one byte each it takes some 40 ms."""
 
 
 class NoAnswer(Exception):  # noqa: N818 -- reads as what it is
@@ -88,18 +89,21 @@ def _request(
 
 async def _answer(wire: h11.Connection, reader: asyncio.StreamReader) -> Answer:
     """Raises RemoteProtocolError for what is not HTTP or ends too early, ValueError if too long."""
-    status, body = 0, bytearray()
+    status, body, taken = 0, bytearray(), 0
     while True:
         event = wire.next_event()
         if event is h11.NEED_DATA:
-            wire.receive_data(await reader.read(READ_BYTES))
+            content = await reader.read(READ_BYTES)
+            taken += len(content)
+            if taken > ANSWER_BYTES_MAX:
+                raise ValueError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+            wire.receive_data(content)
+            await asyncio.sleep(0)  # a full buffer is read without waiting, so nothing else ran
         elif isinstance(event, h11.Response):
             status = event.status_code
         elif isinstance(event, h11.Data):
             body += event.data
-            if len(body) > BODY_BYTES_MAX:
-                raise ValueError(f"a body of more than {BODY_BYTES_MAX} bytes")
         elif isinstance(event, h11.EndOfMessage):
             return Answer(status, bytes(body))
-        elif isinstance(event, h11.ConnectionClosed):
+        elif event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
             raise h11.RemoteProtocolError("closed before the answer was complete")

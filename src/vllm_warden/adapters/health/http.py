@@ -70,7 +70,7 @@ class HttpHealth:
 def _served_model(models: Answer) -> str | None:
     try:
         name = json.loads(models.body)["data"][0]["id"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return name if isinstance(name, str) else None
 
@@ -82,13 +82,18 @@ def _loopback(host: str) -> str:
     return host
 
 
+def _beginning(answer: Answer) -> str:
+    """The first words of an answer, on one line."""
+    return " ".join(answer.body[:4096].decode("utf-8", "replace").split())[:200]
+
+
 def _verdict(answer: Answer) -> str | None:
-    if answer.status == 404 and "model" not in answer.text:
+    if answer.status == 404 and b"model" not in answer.body:
         return None
     if answer.status != 200:
-        return f"HTTP {answer.status}: {' '.join(answer.text.split())[:200]}"
+        return f"HTTP {answer.status}: {_beginning(answer)}"
     try:
         choices = json.loads(answer.body)["choices"]
-    except (ValueError, LookupError, TypeError):
-        return f"HTTP 200, but no completion: {' '.join(answer.text.split())[:200]}"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return f"HTTP 200, but no completion: {_beginning(answer)}"
     return None if choices else "HTTP 200, but an empty list of choices"

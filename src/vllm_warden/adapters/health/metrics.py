@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
+from itertools import islice
+
+LINE = re.compile(
+    r"^(vllm:(?:request_success_total|num_requests_running|generation_tokens_total))"
+    r"(?:\{.*\})?[ \t]+(\S+)",
+    re.MULTILINE,
+)
+LINES_MAX = 4096
+"""vLLM has a dozen of these lines for each engine; more is no engine's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +32,13 @@ class EngineMetrics:
 def parse_metrics(text: str) -> EngineMetrics:
     """Prometheus text format 0.0.4; lines that do not parse are left out."""
     sums: dict[str, float] = {}
-    for line in text.splitlines():
-        if not line.startswith("vllm:"):
-            continue
-        name = line.partition("{")[0].partition(" ")[0]
-        rest = line.rpartition("}")[2] if "{" in line else line.partition(" ")[2]
+    for line in islice(LINE.finditer(text), LINES_MAX):
         try:
-            value = float(rest.split()[0])
-        except (IndexError, ValueError):
+            value = float(line[2])
+        except ValueError:
             continue
-        if value == value and value not in {float("inf"), float("-inf")}:  # noqa: PLR0124
-            sums[name] = sums.get(name, 0.0) + value
+        if math.isfinite(value):
+            sums[line[1]] = sums.get(line[1], 0.0) + value
     return EngineMetrics(
         requests_served=_whole(sums, "vllm:request_success_total"),
         requests_running=_whole(sums, "vllm:num_requests_running"),
@@ -40,4 +47,5 @@ def parse_metrics(text: str) -> EngineMetrics:
 
 
 def _whole(sums: dict[str, float], name: str) -> int | None:
-    return int(sums[name]) if name in sums else None
+    value = sums.get(name)
+    return int(value) if value is not None and math.isfinite(value) else None
