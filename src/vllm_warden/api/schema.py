@@ -108,6 +108,7 @@ class InstanceDocument(TypedDict):
     last_incident: LastIncidentDocument | None
     gate: GateDocument | None
     decision: DecisionDocument | None
+    next_try: float | None
     restart_pending: bool
 
 

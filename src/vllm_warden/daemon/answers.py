@@ -91,6 +91,8 @@ class Answers:
         moments = {"since": self._wall(instance.since_seconds)}
         if instance.gate_since_seconds is not None:
             moments["gate"] = self._wall(instance.gate_since_seconds)
+        if instance.next_try_seconds is not None:
+            moments["next_try"] = self._wall(instance.next_try_seconds)
         return instance_document(
             instance, shell.live.get(name), shell.recorder.last_incident(name), moments
         )

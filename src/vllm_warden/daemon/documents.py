@@ -65,6 +65,7 @@ def instance_document(
         if instance.gate_text is None
         else {"text": instance.gate_text, "since": wall_of.get("gate")},
         "decision": None if instance.decision is None else _decision(instance.decision),
+        "next_try": wall_of.get("next_try"),
         "restart_pending": False,
     }
 

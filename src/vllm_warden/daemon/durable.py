@@ -16,6 +16,7 @@ from vllm_warden.core.model import Failure, Phase, SettingValue
 from vllm_warden.core.plan.spec import InstanceSpec
 
 ENVELOPES_MAX = 20
+AT_REST = frozenset({State.STOPPED, State.HELD, State.FAILED})
 Document = dict[str, object]
 
 
@@ -31,12 +32,14 @@ def to_document(instance: Instance, boot_id: str) -> Document:
         "held_by": instance.held_by,
         "attempts_made": instance.attempts_made,
         "boot_id": boot_id,
+        "reason": instance.reason if instance.state in AT_REST else None,
         "ledger": [_entry_document(entry) for entry in instance.ledger],
         "envelopes": [
             {
                 "key": envelope.key,
                 "proven": envelope.proven,
                 "ready": envelope.ready,
+                "decided": envelope.decided,
                 "known_bad": list(envelope.known_bad),
             }
             for envelope in list(envelopes.values())[-ENVELOPES_MAX:]
@@ -49,9 +52,10 @@ def from_document(spec: InstanceSpec, document: Document | None, boot_id: str) -
     if not document:
         return Instance(spec, wanted=spec.autostart, wanted_by="autostart")
     same_boot = document.get("boot_id") == boot_id
-    held_by = document.get("held_by")
+    held_by, reason = document.get("held_by"), document.get("reason")
     instance = Instance(
         spec,
+        reason=reason if isinstance(reason, str) and reason else "not started by this daemon yet",
         wanted=document.get("wanted") is True,
         wanted_by=str(document.get("wanted_by") or "an earlier daemon"),
         held_by=held_by if isinstance(held_by, str) else None,
@@ -66,8 +70,7 @@ def from_document(spec: InstanceSpec, document: Document | None, boot_id: str) -
         ),
     )
     if instance.held_by is not None:
-        reason = f"hold asked by {instance.held_by}"
-        return replace(instance, state=State.HELD, reason=reason)
+        return replace(instance, state=State.HELD, reason=f"hold asked by {instance.held_by}")
     return instance
 
 
@@ -108,6 +111,7 @@ def _envelope(item: Document) -> Envelope:
         key=str(item["key"]),
         proven=_settings(item.get("proven")),
         ready=_settings(item.get("ready")),
+        decided=_settings(item.get("decided")),
         known_bad=tuple(str(one) for one in bad) if isinstance(bad, list) else (),
     )
 

@@ -37,6 +37,7 @@ class LiveAttempt:
     exited: bool = False
     exit_status: int | None = None
     ready: bool = False
+    probe_problem: str | None = None
     tracker: PhaseTracker = field(default_factory=PhaseTracker)
     phase: Phase = Phase.ARGS
     engine: dict[int, str] = field(default_factory=dict)

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import structlog
+
 from vllm_warden.config.world import WorldFaultKind, instance_faults
 from vllm_warden.core.lifecycle.events import GateReported
-from vllm_warden.core.lifecycle.states import State
-from vllm_warden.core.model import GpuReading
+from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.core.model import GpuReading, Phase
 from vllm_warden.core.plan.gate import GateReport, WorldFault
-from vllm_warden.core.plan.spec import EngineFacts
+from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 from vllm_warden.daemon.ports import AttemptGroup
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
+log = structlog.get_logger(__name__)
+
+BEFORE_KV_CACHE = frozenset(
+    {
+        *(Phase.ARGS, Phase.DOWNLOAD, Phase.INIT_DEVICE, Phase.LOAD),
+        *(Phase.PROFILE, Phase.KV_PLAN),
+    }
+)
 SEEN_BY_THE_GATE = frozenset({WorldFaultKind.GPU, WorldFaultKind.PORT})
 """These the gate looks at itself, with holders' names."""
 
 
 async def look(shell: Shell, name: str, number: int) -> None:
-    """One look for one instance; whatever fails inside becomes a fact of the report."""
-    report = await _report(shell, name)
-    shell.post(name, GateReported(shell.now(), number, report))
+    """One look for one instance; whatever fails inside becomes a fact of the report.
+
+    Reports are handed over one at a time, so that each sees the starts that the last one caused.
+    """
+    try:
+        report = await _report(shell, name)
+    except Exception as error:  # the gate must hear of it, or it would wait for ever
+        log.exception("internal-error", instance=name, kind="look")
+        reason = f"internal error: {type(error).__name__} while looking at the host"
+        report = GateReport(faults=(WorldFault(f"instance.{name}", reason, hopeless=False),))
+    async with shell.admission:
+        report = replace(report, starting=_starting_elsewhere(shell, name))
+        shell.post(name, GateReported(shell.now(), number, report))
+        await shell.loop.settled()
 
 
 async def _report(shell: Shell, name: str) -> GateReport:
@@ -30,7 +51,6 @@ async def _report(shell: Shell, name: str) -> GateReport:
     report = GateReport(
         faults=await _faults(shell, name),
         own_remains=tuple(pid for group in remains for pid in group.pids()),
-        starting=_starting_elsewhere(shell, name),
         engine=await _engine(shell, name),
     )
     try:
@@ -85,12 +105,35 @@ def own_remains(shell: Shell, name: str) -> list[AttemptGroup]:
 
 
 def _starting_elsewhere(shell: Shell, name: str) -> tuple[str, ...]:
-    starting = tuple(
-        other
+    """Starts that must be waited for: all where no slot is free, else those on the same GPUs.
+
+    vLLM measures free memory while it profiles; another start on the GPU would spoil that.
+    """
+    starting = {
+        other: instance
         for other, instance in shell.loop.instances.items()
         if other != name and instance.state is State.STARTING
+    }
+    if len(starting) >= shell.max_concurrent_starts:
+        return tuple(starting)
+    mine = _gpu_indices(shell, shell.instance(name).spec)
+    return tuple(
+        other
+        for other, instance in starting.items()
+        if mine & set(instance.gpu_indices) and _measures_memory(instance)
     )
-    return starting if len(starting) >= shell.max_concurrent_starts else ()
+
+
+def _measures_memory(instance: Instance) -> bool:
+    return instance.attempt is not None and instance.attempt.phase in BEFORE_KV_CACHE
+
+
+def _gpu_indices(shell: Shell, spec: InstanceSpec) -> set[int]:
+    return {
+        gpu.index
+        for gpu in shell.gpu_view.readings
+        if gpu.index in spec.gpus or gpu.uuid in spec.gpus
+    }
 
 
 async def read_gpus(shell: Shell) -> tuple[tuple[GpuReading, ...], str | None]:

@@ -45,11 +45,16 @@ class Loop:
         """True when nothing waits to be handled."""
         return self._queue.empty()
 
+    async def settled(self) -> None:
+        """Wait until everything posted so far has been handled."""
+        await self._queue.join()
+
     async def run(self) -> None:
         """Handle events for ever."""
         while True:
             name, event = await self._queue.get()
             self.handle(name, event)
+            self._queue.task_done()
 
     def handle(self, name: str, event: Event) -> None:
         """Apply one event; an exception is a bug, reported, and leaves the instance as it was."""

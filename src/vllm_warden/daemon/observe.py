@@ -12,6 +12,7 @@ from vllm_warden.core.lifecycle.events import (
     BecameReady,
     BecameUnready,
     EngineLost,
+    NotReadyYet,
     PhaseEntered,
     RequestsServed,
     Stalled,
@@ -34,6 +35,11 @@ FAILS_UNTIL_UNREADY = 3
 SERVICE_UNAVAILABLE = 503
 """vLLM's /health answers 503 only when its engine is known to be dead."""
 OK = 200
+NO_PROGRESS = re.compile(
+    r'INFO: +\S+ - "(?:GET|POST) |No available shared memory broadcast block'
+    r"|Engine \d+: Avg prompt"
+)
+"""Lines that also a stuck engine prints: answers to our own probes, and clocks."""
 RANK = re.compile(r"(?:TP|Worker_?)(\d+)")
 
 
@@ -49,7 +55,8 @@ def deliver_to(shell: Shell, live: LiveAttempt) -> Callable[[Sequence[LogRecord]
 
 def _take(shell: Shell, live: LiveAttempt, records: Sequence[LogRecord]) -> None:
     now = shell.now()
-    live.progress_seconds = now
+    if any(NO_PROGRESS.search(record.text, 0, 200) is None for record in records):
+        live.progress_seconds = now
     for phase in live.take_records(records):
         shell.post(live.instance, PhaseEntered(now, live.number, phase))
     for listener in shell.line_listeners:
@@ -65,7 +72,7 @@ async def observe(shell: Shell, live: LiveAttempt) -> None:
         if not live.ready:
             suspected = await _scan(shell, live, suspected)
             if live.phase is Phase.SERVING or looks % LISTEN_LOOKS == 0:
-                await _try_ready(shell, live)
+                _tell_probe(shell, live, await _try_ready(shell, live))
             looks += 1
             _check_stall(shell, live)
             await asyncio.sleep(STARTING_SECONDS)
@@ -135,8 +142,18 @@ def _watch_engine_process(shell: Shell, live: LiveAttempt, pid: int, title: str)
         ended()
 
 
-async def _try_ready(shell: Shell, live: LiveAttempt) -> None:
-    """Ready: a listening socket of this attempt, /health, then one token."""
+def _tell_probe(shell: Shell, live: LiveAttempt, problem: str | None) -> None:
+    """Say why it is not ready although it listens, whenever that changes."""
+    if problem is not None and problem != live.probe_problem and not live.exited:
+        live.probe_problem = problem
+        shell.post(live.instance, NotReadyYet(shell.now(), live.number, problem))
+
+
+async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
+    """Ready: a listening socket of this attempt, /health, then one token.
+
+    Returns what the probe saw instead, None when it is ready or does not listen yet.
+    """
     spec = shell.instance(live.instance).spec
 
     def listens() -> bool:
@@ -144,12 +161,13 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> None:
 
     try:
         if not await shell.lanes.processes.call(listens):
-            return
+            return None
     except LateError:
-        return
+        return None
     health = shell.ports.health
-    if await health.check(spec.host, spec.port, HEALTH_TIMEOUT_SECONDS) != OK:
-        return
+    status = await health.check(spec.host, spec.port, HEALTH_TIMEOUT_SECONDS)
+    if status != OK:
+        return "/health does not answer" if status is None else f"/health answers {status}"
     key = spec.secret_environment.get("VLLM_API_KEY") or spec.environment.get("VLLM_API_KEY")
     problem = await health.generate_one_token(
         spec.host, spec.port, spec.model, key, FIRST_TOKEN_SECONDS
@@ -159,6 +177,7 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> None:
         await _scan(shell, live, await _scan(shell, live, {}))
         live.ready = True
         shell.post(live.instance, BecameReady(shell.now(), live.number))
+    return None if problem is None else f"one token was asked for: {problem}"
 
 
 def _check_stall(shell: Shell, live: LiveAttempt) -> None:

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import structlog
 
+from vllm_warden.core.diagnose.classify import diagnose
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.events import AttemptReleased, EvidenceGathered
-from vllm_warden.core.model import Phase
+from vllm_warden.core.model import Confidence, Failure, Phase
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
@@ -21,6 +23,7 @@ EMPTY_POLL_SECONDS = 0.002
 EMPTY_POLL_LATER_SECONDS = 0.25
 EMPTY_EAGER_SECONDS = 2.0
 LOG_LIMIT_SECONDS = 2.0
+LEFTOVER_SECONDS = 5.0
 DISCARD_AFTER_SECONDS = 1.0
 """Closing a journal reader unmaps its files under the GIL, 20 ms in which nothing else runs; so it
 waits until the next attempt has been launched."""
@@ -45,10 +48,29 @@ async def collect(shell: Shell, name: str, attempt: int) -> None:
         complete = await _finish_log(shell, live)
         evidence = _evidence(shell, live, complete=complete)
         _save_end(shell, live, "died")
+    diagnosis = await _diagnosed(shell, evidence)
     jitter = shell.ports.clock.jitter_fraction()
-    shell.post(name, EvidenceGathered(shell.now(), attempt, evidence, jitter))
+    shell.post(name, EvidenceGathered(shell.now(), attempt, evidence, diagnosis, jitter))
     if live is not None:
         shell.start(_discard_later(shell, live))
+
+
+async def _diagnosed(shell: Shell, evidence: Evidence) -> Diagnosis:
+    """In a thread with a deadline: a hostile log may take long, and the loop must not wait."""
+    try:
+        return await shell.lanes.diagnosis.call(lambda: diagnose(evidence))
+    except LateError as late:
+        reason = str(late)
+    except Exception as error:
+        log.exception("internal-error", kind="diagnosis")
+        reason = f"{type(error).__name__} in the diagnosis"
+    return Diagnosis(
+        Failure.UNKNOWN,
+        evidence.reached,
+        confidence=Confidence.LIKELY,
+        summary=f"The log could not be diagnosed: {reason}.",
+        incomplete=True,
+    )
 
 
 async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
@@ -140,3 +162,27 @@ async def discard(shell: Shell, live: LiveAttempt) -> None:
 def _save_end(shell: Shell, live: LiveAttempt, outcome: str) -> None:
     phase = Phase.SERVING if live.ready else live.phase
     shell.recorder.end_attempt(live.instance, live.number, phase.value, outcome, live.exit_status)
+
+
+async def end_leftovers(shell: Shell) -> None:
+    """End what an earlier daemon of this state directory left running, wanted or not.
+
+    All of it lies in groups below our own root, so it is ours; taking it over comes later.
+    """
+    leftovers = list(shell.ports.groups.leftovers())
+    for group in leftovers:
+        pids = ", ".join(str(pid) for pid in group.pids())
+        log.warning("leftover-ended", instance=group.instance, pids=pids)
+        group.kill()
+    deadline = shell.now() + LEFTOVER_SECONDS
+    while shell.now() < deadline:
+        if all(group.is_empty() for group in leftovers):
+            break
+        await asyncio.sleep(EMPTY_POLL_SECONDS)
+    for group in leftovers:
+        if group.is_empty():
+            group.remove()
+        else:
+            shell.recorder.set_condition(
+                f"remains-{group.instance}", f"{group.instance}: old processes do not end"
+            )

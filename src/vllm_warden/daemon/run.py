@@ -26,6 +26,7 @@ from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
+from vllm_warden.daemon.release import end_leftovers
 from vllm_warden.daemon.sample import sample_gpus
 from vllm_warden.daemon.shell import Ports, Shell
 from vllm_warden.daemon.timers import Timers
@@ -133,7 +134,9 @@ def _instances(
             default=0,
         )
         instance = durable.with_attempts(instance, most)
-        found.append(replace(instance, incident_open=name in recorder.open_incidents))
+        now = ports.clock.now_seconds()
+        open_incident = name in recorder.open_incidents
+        found.append(replace(instance, since_seconds=now, incident_open=open_incident))
     return found
 
 
@@ -149,7 +152,10 @@ async def _restore(recorder: Recorder, state: dict[str, object], names: list[str
     recorder.event_number = max(numbers.event, cast("int", known.get("event", 0)))
     recorder.incident_number = max(numbers.incident, cast("int", known.get("incident", 0)))
     for name in names:
-        recorder.attempts[name] = await store.attempts(name, 20)
+        recorder.attempts[name] = [
+            attempt if attempt.get("ended") else {**attempt, "outcome": "lost with the daemon"}
+            for attempt in await store.attempts(name, 20)
+        ]
         newest = await store.incidents(name, 1)
         if newest:
             full = await store.incident(cast("int", newest[0]["number"]))
@@ -183,6 +189,7 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
     if must_reap(shell):
         shell.ports.become_subreaper()
         shell.start(reap_orphans(shell))
+    await end_leftovers(shell)
     _start_wanted(shell)
     _listen_to_signals(setup, shell)
     shell.ports.notifier.ready()

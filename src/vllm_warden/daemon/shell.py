@@ -63,9 +63,17 @@ class Lanes:
     probes: Lane = field(default_factory=lambda: Lane("the engine probe", 60.0, threads=4))
     launches: Lane = field(default_factory=lambda: Lane("the launch", 30.0, threads=4))
     logs: Lane = field(default_factory=lambda: Lane("the log", 10.0, threads=8))
+    diagnosis: Lane = field(default_factory=lambda: Lane("the diagnosis", 20.0, threads=2))
 
     def close(self) -> None:
-        for lane in (self.nvml, self.processes, self.probes, self.launches, self.logs):
+        for lane in (
+            self.nvml,
+            self.processes,
+            self.probes,
+            self.launches,
+            self.logs,
+            self.diagnosis,
+        ):
             lane.close()
 
 
@@ -94,6 +102,7 @@ class Shell:
     launching: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     gpu_view: GpuView = field(default_factory=GpuView)
     closing: bool = False
+    admission: asyncio.Lock = field(default_factory=asyncio.Lock)
     line_listeners: set[Callable[[str, int, Sequence[LogRecord]], None]] = field(
         default_factory=set
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.core.lifecycle import events as ev
@@ -44,6 +45,7 @@ class MachineRoom:
     signals: list[int] = field(default_factory=list)
     launches: list[fx.Launch] = field(default_factory=list)
     announced: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     incidents: list[fx.RecordIncident] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
 
@@ -85,6 +87,7 @@ class MachineRoom:
                 self.incidents.append(effect)
             case fx.Announce():
                 self.announced.append(effect.event)
+                self.texts.append(effect.text)
 
     def open_gate(self) -> None:
         """Answer the newest look: nothing is in the way."""
@@ -132,7 +135,7 @@ class MachineRoom:
             settings=self.launches[-1].settings,
         )
         number = self.collecting.pop()
-        self.tell(ev.EvidenceGathered(self.now, number, evidence, 0.0))
+        self.tell(ev.EvidenceGathered(self.now, number, evidence, diagnose(evidence), 0.0))
 
     def advance(self, seconds: float) -> None:
         """Let time pass; timers fire in the order of their deadlines."""

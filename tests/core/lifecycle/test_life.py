@@ -12,7 +12,8 @@ from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.states import State
 from vllm_warden.core.model import Failure, Mode
-from vllm_warden.core.plan.spec import AdaptSpec, InstanceSpec
+from vllm_warden.core.plan.spec import AdaptSpec, Bounds, InstanceSpec
+from vllm_warden.daemon import durable
 
 SPEC = InstanceSpec("tiny", "/m", (), engine={"max_num_seqs": 1024, "max_num_batched_tokens": 2048})
 
@@ -261,3 +262,103 @@ def test_the_daemons_own_stop_keeps_the_wanted_state(room: MachineRoom) -> None:
 
     assert room.is_in(State.STOPPING)
     assert room.instance.wanted
+
+
+def test_a_decision_survives_a_restart_a_hold_and_a_new_daemon(room: MachineRoom) -> None:
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM)
+    room.tell(ev.RestartRequested(room.now, "test"))
+    room.looks = room.looks[-1:]
+    room.open_gate()
+    assert room.launches[-1].settings["max_num_seqs"] == 256
+
+    kept = durable.to_document(room.instance, "boot")
+    after = MachineRoom(SPEC)
+    after.instance = durable.from_document(SPEC, kept, "boot")
+    after.start()
+    assert after.launches[-1].settings["max_num_seqs"] == 256
+
+    room.tell(ev.HoldRequested(room.now, "test"))
+    room.die(1)
+    room.tell(ev.ResumeRequested(room.now, "test"))
+    room.open_gate()
+    assert room.launches[-1].settings["max_num_seqs"] == 256
+
+
+def test_settings_known_to_be_bad_are_not_launched_again(room: MachineRoom) -> None:
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM)
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.looks.clear()
+    room.start()
+
+    assert room.launches[-1].settings["max_num_seqs"] == 256
+
+
+@pytest.mark.parametrize(
+    ("adapt", "why"),
+    [
+        (AdaptSpec(mode=Mode.OBSERVE), "observe"),
+        (AdaptSpec(knobs={"max_num_seqs": Bounds(allowed=False)}), "may not be changed"),
+        (AdaptSpec(knobs={"max_num_seqs": Bounds(min=512)}), "512 to 1024"),
+    ],
+)
+def test_lessons_that_mode_or_bounds_forbid_by_now_are_left_out_and_it_is_said(
+    room: MachineRoom, adapt: AdaptSpec, why: str
+) -> None:
+    room.start()
+    room.die(1, *PROFILE_SAMPLER_OOM)
+    room.open_gate()
+    room.ready()
+    kept = durable.to_document(room.instance, "boot")
+    spec = replace(SPEC, adapt=adapt)
+    after = MachineRoom(spec)
+    after.instance = durable.from_document(spec, kept, "boot")
+    after.start()
+
+    assert after.launches[-1].settings["max_num_seqs"] == 1024
+    assert "lesson-unused" in after.announced
+    assert any(why in text for text in after.texts)
+
+
+def test_a_hold_during_a_restart_is_kept(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.RestartRequested(room.now, "test"))
+    room.tell(ev.HoldRequested(room.now, "test"))
+    room.tell(ev.ProcessExited(room.now, 1, 0))
+    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+
+    assert room.is_in(State.HELD)
+
+
+def test_stop_now_kills_a_starting_engine_after_one_signal(room: MachineRoom) -> None:
+    room.start()
+    room.tell(ev.StopRequested(room.now, "test", now=True))
+    room.advance(2.1)
+
+    assert room.signals == [SIGINT]
+    assert room.releasing == [1]
+
+
+def test_a_start_that_listens_but_does_not_answer_says_what_the_probe_saw(
+    room: MachineRoom,
+) -> None:
+    room.start()
+    room.tell(ev.NotReadyYet(room.now, 1, "/health answers 500"))
+
+    assert "/health answers 500" in room.instance.reason
+
+
+def test_an_idle_engine_that_ran_for_the_soaks_time_crashes_on_the_crash_budget(
+    room: MachineRoom,
+) -> None:
+    room.start()
+    for _ in range(3):
+        room.ready()
+        room.advance(1801)
+        room.die(0)
+        room.advance(400)
+        room.open_gate()
+
+    assert room.is_in(State.STARTING)

@@ -76,6 +76,20 @@ def test_weights_that_are_quantised_or_offloaded_at_load_are_not_judged_by_their
         assert judge(report, spec=replace(SPEC, engine={option: "x"}))[0] is Gate.OPEN
 
 
+def test_a_utilization_that_no_gpu_can_give_fails_instead_of_waiting_for_ever() -> None:
+    pair = (FREE, replace(FREE, index=1, uuid="GPU-1"))
+    verdict = judge_gate(SPEC, GateReport(gpus=pair), 1.5, 0.0)
+
+    assert verdict.gate is Gate.FAIL
+    assert "gpu_memory_utilization 1.5" in verdict.text
+
+
+def test_missing_memory_without_a_holder_is_held_too_in_the_end() -> None:
+    nobody = replace(HELD, holders=())
+
+    assert judge(GateReport(gpus=(FREE, nobody)), 1900)[0] is Gate.HOLD
+
+
 def test_unreadable_gpus_never_count_as_free() -> None:
     lost = replace(FREE, index=1, uuid="GPU-1", error="GPU is lost")
 

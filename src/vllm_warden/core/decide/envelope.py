@@ -16,17 +16,22 @@ KNOWN_BAD_MAX = 50
 class Envelope:
     """Learned for one key; ``changes`` are the settings that differ from the asked ones.
 
-    ``proven`` survived the soak, ``ready`` is the last that became ready; None means none yet.
+    ``proven`` survived the soak, ``ready`` is the last that became ready, ``decided`` the answer
+    to the last failure that no attempt has tried to the end yet; None means none.
     """
 
     key: str
     proven: Mapping[str, SettingValue] | None = None
     ready: Mapping[str, SettingValue] | None = None
+    decided: Mapping[str, SettingValue] | None = None
     known_bad: tuple[str, ...] = ()
 
     def start_changes(self) -> Mapping[str, SettingValue]:
-        """What a start overlays on the asked settings: proven, else last ready, else nothing."""
-        for candidate in (self.proven, self.ready):
+        """What a start overlays on the asked settings: proven, else last ready, else decided.
+
+        Never what is known to be bad, where anything else is known; else the asked settings.
+        """
+        for candidate in (self.proven, self.ready, self.decided):
             if candidate is not None and fingerprint(candidate) not in self.known_bad:
                 return candidate
         return {}
@@ -47,11 +52,16 @@ def fingerprint(settings: Mapping[str, SettingValue]) -> str:
 
 
 def note_ready(envelope: Envelope, changes: Mapping[str, SettingValue]) -> Envelope:
-    return replace(envelope, ready=dict(changes))
+    return replace(envelope, ready=dict(changes), decided=None)
+
+
+def note_decided(envelope: Envelope, changes: Mapping[str, SettingValue]) -> Envelope:
+    """Keep the answer to a failure until an attempt has shown whether it is right."""
+    return replace(envelope, decided=dict(changes))
 
 
 def note_proven(envelope: Envelope, changes: Mapping[str, SettingValue]) -> Envelope:
-    return replace(envelope, proven=dict(changes), ready=dict(changes))
+    return replace(envelope, proven=dict(changes), ready=dict(changes), decided=None)
 
 
 def note_bad(envelope: Envelope, changes: Mapping[str, SettingValue]) -> Envelope:

@@ -15,7 +15,11 @@ from vllm_warden.core.plan.spec import RestartSpec
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One failure: when (CLOCK_BOOTTIME), what, and whether the answer changed a setting."""
+    """One failure: when (CLOCK_BOOTTIME), what, and whether the answer changed a setting.
+
+    ``after_soak`` is True once the attempt had been ready for the soak's time, or proven; its
+    deaths are crashes, all others are failed starts, ready or not.
+    """
 
     at_seconds: float
     failure: Failure
@@ -63,7 +67,7 @@ def judge_budget(
     repeats = sum(not earlier.changed for earlier in recent)
     if not entry.after_soak and repeats >= restart.unchanged_repeats_max:
         return BudgetVerdict(
-            f"{restart.unchanged_repeats_max} unchanged relaunches failed already", 0.0
+            f"{restart.unchanged_repeats_max} unchanged relaunches did not last", 0.0
         )
     return BudgetVerdict(None, delay_before(repeats, entry, restart, jitter_fraction))
 

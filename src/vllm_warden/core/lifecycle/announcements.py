@@ -12,6 +12,7 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "gate-waiting": "The gate is closed; the text says what is missing and who holds it. Told "
         "once for each reason, not at each look.",
         "gate-opened": "The gate has opened after it had been closed.",
+        "lesson-unused": "Learned settings were left out: mode or bounds do not allow them by now.",
         "attempt-launched": "The engine's process exists; `data` holds attempt and settings.",
         "phase-entered": "The log shows the next phase of the start; `data` holds attempt, phase.",
         "engine-ready": "The first token came back from a socket of this attempt.",

@@ -7,10 +7,9 @@ from dataclasses import replace
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.decide.document import change_document
-from vllm_warden.core.decide.envelope import note_bad
+from vllm_warden.core.decide.envelope import note_bad, note_decided
 from vllm_warden.core.decide.ledger import LedgerEntry
 from vllm_warden.core.decide.policy import decide
-from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.lifecycle.effects import (
     Announce,
@@ -31,6 +30,7 @@ from vllm_warden.core.lifecycle.events import (
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import (
     Step,
+    backing_off,
     current,
     failed,
     held,
@@ -98,6 +98,8 @@ def exited_while_stopping(instance: Instance, event: ProcessExited) -> Step:
 
 def released(instance: Instance, event: AttemptReleased) -> Step:
     """A stop is complete; a restart goes on."""
+    if instance.held_by is not None:
+        return held(instance, event.at_seconds, f"hold asked by {instance.held_by}")
     if instance.wanted:
         return waiting(instance, event.at_seconds, "waiting for the gate")
     reason = instance.reason.replace("stop asked", "stopped").replace("restart asked", "stopped")
@@ -111,13 +113,13 @@ def released(instance: Instance, event: AttemptReleased) -> Step:
 def treat(instance: Instance, event: EvidenceGathered) -> Step:
     """Diagnose, decide, remember, and go on accordingly."""
     attempt = current(instance)
-    diagnosis = _diagnosis(attempt, event)
+    diagnosis = _as_stalled(attempt, event.diagnosis)
     entry = LedgerEntry(
         event.at_seconds,
         diagnosis.failure,
         diagnosis.phase,
         was_ready=attempt.ready_since_seconds is not None,
-        after_soak=attempt.soaked,
+        after_soak=_lasted(instance, attempt, event.at_seconds),
     )
     decision = decide(_case(instance, attempt, diagnosis, entry, event))
     changed = decision.remedy is Remedy.RELAUNCH_WITH
@@ -131,7 +133,9 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         changes=changes,
     )
     if diagnosis.failure in SETTINGS_AT_FAULT and not entry.was_ready and not diagnosis.incomplete:
-        treated = replace(treated, envelope=note_bad(instance.envelope, attempt.changes))
+        treated = replace(treated, envelope=note_bad(treated.envelope, attempt.changes))
+    if changed:
+        treated = replace(treated, envelope=note_decided(treated.envelope, changes))
     going_on, effects = _go_on(treated, decision, event.at_seconds)
     record = RecordIncident(
         attempt.number,
@@ -144,8 +148,15 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
     return going_on, (record, *_announcements(diagnosis, decision), *effects)
 
 
-def _diagnosis(attempt: Attempt, event: EvidenceGathered) -> Diagnosis:
-    diagnosis = diagnose(event.evidence)
+def _lasted(instance: Instance, attempt: Attempt, at_seconds: float) -> bool:
+    """Proven, or ready for as long: an idle instance never gathers the soak's requests."""
+    since = attempt.ready_since_seconds
+    soak_seconds = instance.spec.restart.soak_seconds
+    return attempt.soaked or (since is not None and at_seconds - since >= soak_seconds)
+
+
+def _as_stalled(attempt: Attempt, diagnosis: Diagnosis) -> Diagnosis:
+    """A death that we ended ourselves for want of progress, where nothing else explains it."""
     if attempt.stalled_seconds is None or diagnosis.failure not in (
         Failure.UNKNOWN,
         Failure.KILLED_BY_SIGNAL,
@@ -215,9 +226,7 @@ def _go_on(instance: Instance, decision: Decision, at_seconds: float) -> Step:
         return held(instance, at_seconds, reason)
     if decision.delay_seconds <= 0:
         return waiting(instance, at_seconds, f"waiting for the gate: {decision.reason}")
-    backoff = moved(instance, State.BACKOFF, at_seconds, decision.reason)
-    armed, timer = with_timer(backoff, decision.delay_seconds)
-    return armed, (timer,)
+    return backing_off(instance, at_seconds, decision.reason, decision.delay_seconds)
 
 
 def _announcements(diagnosis: Diagnosis, decision: Decision) -> tuple[Announce, ...]:

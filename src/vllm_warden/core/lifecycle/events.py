@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence, LostProcess
 from vllm_warden.core.model import Phase, ProcessIdentity
 from vllm_warden.core.plan.gate import GateReport
@@ -86,6 +87,13 @@ class BecameReady(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class NotReadyYet(AttemptEvent):
+    """It listens, but the probes do not succeed; ``reason`` is what the newest one saw."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BecameUnready(AttemptEvent):
     reason: str
 
@@ -125,9 +133,14 @@ class AttemptReleased(AttemptEvent):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceGathered(AttemptEvent):
-    """Nothing of the attempt is left, and this is what it left behind."""
+    """Nothing of the attempt is left; what it left behind, and what that says.
+
+    The diagnosis is made by the shell's own thread with the core's ``diagnose``: a hostile log
+    may take it long, and the loop must not wait.
+    """
 
     evidence: Evidence
+    diagnosis: Diagnosis
     jitter_fraction: float
 
 

@@ -53,6 +53,8 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((STOPPED, HELD, FAILED, BACKOFF), e.ResumeRequested, Rule(requests.start, (WAITING,))),
     ((STOPPING,), e.StartRequested, Rule(requests.want, stays=True)),
     ((STOPPING,), e.RestartRequested, Rule(requests.want, stays=True)),
+    ((STOPPING,), e.ResumeRequested, Rule(requests.want, stays=True)),
+    ((STOPPING,), e.HoldRequested, Rule(requests.hold_stopping, stays=True)),
     ((DIAGNOSING,), e.StartRequested, Rule(requests.want, stays=True)),
     ((DIAGNOSING,), e.RestartRequested, Rule(requests.want, stays=True)),
     (
@@ -87,6 +89,7 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((STARTING,), e.LaunchFailed, Rule(starting.launch_failed, (FAILED, BACKOFF))),
     # the running engine
     (_RUNNING, e.PhaseEntered, Rule(starting.phase_entered, stays=True)),
+    ((STARTING,), e.NotReadyYet, Rule(starting.not_ready_yet, stays=True)),
     ((STARTING, UNREADY), e.BecameReady, Rule(starting.became_ready, (READY,))),
     ((READY,), e.BecameUnready, Rule(starting.became_unready, (UNREADY,))),
     ((READY, UNREADY), e.RequestsServed, Rule(starting.requests_served, stays=True)),
@@ -101,7 +104,7 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((STOPPING,), e.TimerElapsed, Rule(requests.stop_step_elapsed, stays=True)),
     ((STOPPING,), e.ProcessExited, Rule(dying.exited_while_stopping, stays=True)),
     ((STOPPING,), e.LaunchFailed, Rule(requests.nothing_to_stop, stays=True)),
-    ((STOPPING,), e.AttemptReleased, Rule(dying.released, (STOPPED, WAITING))),
+    ((STOPPING,), e.AttemptReleased, Rule(dying.released, (STOPPED, WAITING, HELD))),
 ]
 
 RULES: Mapping[tuple[State, type[e.Event]], Rule] = MappingProxyType(
@@ -116,11 +119,11 @@ _IGNORED: dict[type[e.Event], tuple[State, ...]] = {
     # already so
     e.StartRequested: (WAITING, *_RUNNING),
     e.StopRequested: (STOPPED,),
-    e.ResumeRequested: (WAITING, STOPPING),
-    e.HoldRequested: (STOPPING,),
+    e.ResumeRequested: (WAITING,),
     # late reports of an attempt that is being ended, or has ended
     e.PhaseEntered: (*_IDLE, STOPPING, DIAGNOSING),
     e.BecameReady: (*_IDLE, READY, STOPPING, DIAGNOSING),
+    e.NotReadyYet: (*_IDLE, READY, UNREADY, STOPPING, DIAGNOSING),
     e.BecameUnready: (*_IDLE, STARTING, UNREADY, STOPPING, DIAGNOSING),
     e.RequestsServed: (*_IDLE, STARTING, STOPPING, DIAGNOSING),
     e.EngineLost: (*_IDLE, STOPPING),

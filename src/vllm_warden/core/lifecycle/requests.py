@@ -22,7 +22,15 @@ from vllm_warden.core.lifecycle.events import (
     TimerElapsed,
 )
 from vllm_warden.core.lifecycle.states import Instance, State
-from vllm_warden.core.lifecycle.steps import Step, current, held, moved, waiting, with_timer
+from vllm_warden.core.lifecycle.steps import (
+    Step,
+    current,
+    held,
+    moved,
+    waiting,
+    with_lesson,
+    with_timer,
+)
 
 SIGTERM_AFTER_SECONDS = 2.0
 """In start-up one SIGINT ends vLLM; some of its start-up code loses a first signal."""
@@ -35,18 +43,12 @@ STOP_NOW_SECONDS = 2.0
 
 def start(instance: Instance, event: StartRequested | ResumeRequested | RestartRequested) -> Step:
     """Want it, forget a hold, and look at the gate with the learned settings."""
-    wanted = replace(
-        instance,
-        wanted=True,
-        wanted_by=event.by,
-        held_by=None,
-        changes=instance.envelope.start_changes(),
-    )
+    wanted = replace(with_lesson(instance), wanted=True, wanted_by=event.by, held_by=None)
     started, effects = waiting(wanted, event.at_seconds, "waiting for the gate")
     return started, (Announce("instance-started", f"start asked by {event.by}"), *effects)
 
 
-def want(instance: Instance, event: StartRequested | RestartRequested) -> Step:
+def want(instance: Instance, event: StartRequested | RestartRequested | ResumeRequested) -> Step:
     """Something is under way that a start joins: from now on it is wanted."""
     return replace(instance, wanted=True, wanted_by=event.by, held_by=None), ()
 
@@ -68,7 +70,9 @@ def stop_nothing(instance: Instance, event: StopRequested) -> Step:
 def stop_starting(instance: Instance, event: StopRequested | RestartRequested) -> Step:
     """SIGINT first; SIGTERM and the kill follow by timer."""
     number = current(instance).number
-    stopping, timer = _stopping(instance, event, SIGTERM_AFTER_SECONDS, step=0)
+    # without a drain the kill itself is the next step
+    step = 1 if event.now else 0
+    stopping, timer = _stopping(instance, event, SIGTERM_AFTER_SECONDS, step)
     return stopping, (Signal(number, StopSignal.INTERRUPT), timer)
 
 
@@ -130,6 +134,11 @@ def hold_running(instance: Instance, event: HoldRequested) -> Step:
     """Leave the engine alone, but never relaunch it."""
     text = f"hold asked by {event.by}: the engine runs on and will not be relaunched"
     return replace(instance, held_by=event.by), (Announce("instance-held", text),)
+
+
+def hold_stopping(instance: Instance, event: HoldRequested) -> Step:
+    """Held as soon as nothing of the attempt is left."""
+    return replace(instance, held_by=event.by), ()
 
 
 def hold_idle(instance: Instance, event: HoldRequested) -> Step:

@@ -20,6 +20,7 @@ from vllm_warden.core.lifecycle.events import (
     GateReported,
     Launched,
     LaunchFailed,
+    NotReadyYet,
     PhaseEntered,
     RequestsServed,
     TimerElapsed,
@@ -27,12 +28,14 @@ from vllm_warden.core.lifecycle.events import (
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import (
     Step,
+    backing_off,
     current,
     failed,
     held,
     looking_at_gate,
     moved,
     waiting,
+    with_lesson,
     with_timer,
 )
 from vllm_warden.core.plan.defaults import engine_defaults
@@ -97,8 +100,7 @@ def _informed(instance: Instance, report: GateReport) -> Instance:
     if key == instance.envelope.key:
         return informed
     known = {envelope.key: envelope for envelope in instance.envelopes}
-    envelope = known.get(key, Envelope(key))
-    return replace(informed, envelope=envelope, changes=envelope.start_changes())
+    return with_lesson(replace(informed, envelope=known.get(key, Envelope(key))))
 
 
 def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> Step:
@@ -116,7 +118,9 @@ def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
     effects: tuple[Effect, ...] = (Launch(number, settings, verdict.gpu_indices),)
     if instance.gate_text is not None:
         effects = (Announce("gate-opened", f"the gate is open for attempt {number}"), *effects)
-    return starting, effects
+    if instance.lesson_unused is not None:
+        effects = (Announce("lesson-unused", instance.lesson_unused), *effects)
+    return replace(starting, lesson_unused=None), effects
 
 
 def launched(instance: Instance, event: Launched) -> Step:
@@ -130,9 +134,7 @@ def launch_failed(instance: Instance, event: LaunchFailed) -> Step:
     reason = f"cannot launch the engine: {event.reason}"
     if event.hopeless:
         return failed(instance, event.at_seconds, reason)
-    backoff = moved(instance, State.BACKOFF, event.at_seconds, reason)
-    armed, timer = with_timer(backoff, LAUNCH_RETRY_SECONDS)
-    return armed, (timer,)
+    return backing_off(instance, event.at_seconds, reason, LAUNCH_RETRY_SECONDS)
 
 
 def backoff_elapsed(instance: Instance, event: TimerElapsed) -> Step:
@@ -144,6 +146,11 @@ def phase_entered(instance: Instance, event: PhaseEntered) -> Step:
     data = {"attempt": attempt.number, "phase": event.phase.value}
     text = f"attempt {attempt.number} entered {event.phase}"
     return replace(instance, attempt=attempt), (Announce("phase-entered", text, data),)
+
+
+def not_ready_yet(instance: Instance, event: NotReadyYet) -> Step:
+    reason = f"attempt {event.attempt} is starting: {event.reason}"
+    return replace(instance, reason=reason), ()
 
 
 def became_ready(instance: Instance, event: BecameReady) -> Step:

@@ -97,6 +97,8 @@ class Instance:
     incident_open: bool = False
     gate_text: str | None = None
     gate_since_seconds: float | None = None
+    lesson_unused: str | None = None
+    next_try_seconds: float | None = None
 
     @property
     def asked(self) -> Settings:

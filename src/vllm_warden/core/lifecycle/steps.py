@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vllm_warden.core.decide.lessons import usable_lesson
 from vllm_warden.core.lifecycle.effects import Announce, ArmTimer, Effect, ObserveGate
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 
@@ -13,7 +14,9 @@ Step = tuple[Instance, tuple[Effect, ...]]
 def moved(instance: Instance, state: State, at_seconds: float, reason: str) -> Instance:
     """The instance in a new state; whatever timer it had is stale from now on."""
     since = instance.since_seconds if instance.state is state else at_seconds
-    return replace(instance, state=state, since_seconds=since, reason=reason, timer=None)
+    return replace(
+        instance, state=state, since_seconds=since, reason=reason, timer=None, next_try_seconds=None
+    )
 
 
 def with_timer(instance: Instance, after_seconds: float) -> tuple[Instance, ArmTimer]:
@@ -35,6 +38,13 @@ def waiting(instance: Instance, at_seconds: float, reason: str) -> Step:
     return looking_at_gate(replace(moved_on, gate_text=None, gate_since_seconds=at_seconds))
 
 
+def backing_off(instance: Instance, at_seconds: float, reason: str, after_seconds: float) -> Step:
+    """Into BACKOFF until the timer looks at the gate again."""
+    backoff = moved(instance, State.BACKOFF, at_seconds, reason)
+    armed, timer = with_timer(backoff, after_seconds)
+    return replace(armed, next_try_seconds=at_seconds + after_seconds), (timer,)
+
+
 def held(instance: Instance, at_seconds: float, reason: str) -> Step:
     """Into HELD, announced."""
     return moved(instance, State.HELD, at_seconds, reason), (Announce("instance-held", reason),)
@@ -43,6 +53,18 @@ def held(instance: Instance, at_seconds: float, reason: str) -> Step:
 def failed(instance: Instance, at_seconds: float, reason: str) -> Step:
     """Into FAILED, announced."""
     return moved(instance, State.FAILED, at_seconds, reason), (Announce("instance-failed", reason),)
+
+
+def with_lesson(instance: Instance) -> Instance:
+    """The instance with the learned settings that a start may use now."""
+    lesson = usable_lesson(
+        instance.envelope,
+        instance.spec.adapt,
+        instance.asked,
+        instance.defaults,
+        instance.model,
+    )
+    return replace(instance, changes=lesson.changes, lesson_unused=lesson.unused)
 
 
 def current(instance: Instance) -> Attempt:

@@ -129,11 +129,14 @@ def _gpus(
         if weights + SPARE_BYTES > gpu.total_bytes:
             return _too_large(spec, report.model, gpu)
         needed = needed_bytes(gpu, utilization, weights)
+        if needed > gpu.total_bytes:
+            asked = f"gpu_memory_utilization {utilization:g} asks for {_gib(needed)}"
+            text = f"{asked} of GPU {gpu.index}, which has {_gib(gpu.total_bytes)} in all"
+            return GateVerdict(Gate.FAIL, text)
         if gpu.free_bytes < needed:
             text = f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, {_gib(needed)} are needed"
             text += f"; {holders_text(gpu)}"
-            foreign = any(not holder.ours for holder in gpu.holders)
-            hold = foreign and waited_seconds > FOREIGN_HOLD_SECONDS
+            hold = waited_seconds > FOREIGN_HOLD_SECONDS
             return GateVerdict(Gate.HOLD if hold else Gate.WAIT, text)
     return GateVerdict(
         Gate.OPEN,
