@@ -186,11 +186,9 @@ class Recorder:
         try:
             await loop.run_in_executor(self._state_thread, self._state.write, document)
         except OSError as error:
-            self.set_condition(
-                "state-file",
-                f"cannot write the state file: {error.strerror or error}; what was asked since then is lost if the "
-                "daemon ends before it can be written",
-            )
+            text = f"cannot write the state file: {error.strerror or error}; "
+            text += "what was asked since then is lost if the daemon ends before it can be written"
+            self.set_condition("state-file", text)
             return False
         self.set_condition("state-file", None)
         return True
