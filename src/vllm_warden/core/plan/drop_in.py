@@ -7,11 +7,13 @@ on word by word.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_warden.core.model import SettingValue
+from vllm_warden.core.plan.sizes import is_vllm_size
 
 NUMBERS = frozenset(
     {
@@ -20,12 +22,18 @@ NUMBERS = frozenset(
         *("data_parallel_size",),
     }
 )
+SIZES = frozenset({"max_num_batched_tokens", "max_model_len", "kv_cache_memory_bytes"})
+"""Options that vLLM 0.32 reads with ``human_readable_int``: ``8k``, ``16M``."""
 SHORT = {
     "-tp": "tensor_parallel_size",
     "-pp": "pipeline_parallel_size",
     "-dp": "data_parallel_size",
 }
 TAKEN = NUMBERS | {"host", "port", "api_key"}
+ABOUT = frozenset({"-h", "--help", "--version"})
+PORT_MAX = 65535
+
+_GLUED = re.compile(r"(-tp|-pp|-dp)(\d+)")
 
 
 class DropInError(ValueError):
@@ -51,11 +59,10 @@ def read_line(words: Sequence[str]) -> DropIn:
     Raises DropInError.
     """
     command, rest = _split_command(words)
-    if not rest or rest[0].startswith("-"):
-        raise DropInError("cannot read the command line: the model comes first, then its options")
+    model, rest = _split_model(rest)
     found: dict[str, str] = {}
     extra: list[str] = []
-    position = 1
+    position = 0
     while position < len(rest):
         name, value, used = _option(rest, position)
         if name is None or value is None:
@@ -63,18 +70,29 @@ def read_line(words: Sequence[str]) -> DropIn:
         else:
             found[name] = value
         position += used
-    port = found.pop("port", None)
-    if port is not None and not port.isdecimal():
-        raise DropInError(f"cannot read --port {port}: it is no number")
+        if name == "api_key" and position < len(rest) and not rest[position].startswith("-"):
+            raise DropInError(
+                "cannot read --api-key: only one key; a second one would show in the process list"
+            )
     return DropIn(
         command=command,
-        model=rest[0],
+        model=model,
+        port=_port(found.pop("port", None)),
         host=found.pop("host", None),
-        port=None if port is None else int(port),
         api_key=found.pop("api_key", None),
         engine={name: _value(name, value) for name, value in found.items()},
         extra=tuple(extra),
     )
+
+
+def question_for_the_engine(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The command to run instead where a line only asks for help or the version, else None."""
+    command, rest = _split_command(words)
+    asked = [word for word in rest if word in ABOUT or word.startswith("--help=")]
+    if not asked:
+        return None
+    # `vllm serve` knows no --version; `vllm` does
+    return (*command[:-1], "--version") if asked[0] == "--version" else (*command, asked[0])
 
 
 def _split_command(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -85,30 +103,74 @@ def _split_command(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ..
     return ("vllm", "serve"), tuple(words)
 
 
+def _split_model(rest: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The model, and the words without it.
+
+    It stands first, or after options whose number of values we know, or behind ``--model``.
+    """
+    position = 0
+    while position < len(rest):
+        if not rest[position].startswith("-"):
+            return rest[position], (*rest[:position], *rest[position + 1 :])
+        name, _, used = _option(rest, position)
+        if name is None:
+            break
+        position += used
+    for position, word in enumerate(rest):
+        option, equals, value = word.partition("=")
+        if option == "--model":
+            used = 1 if equals else 2
+            value = value if equals else _following(rest, position, option)
+            return value, (*rest[:position], *rest[position + used :])
+    raise DropInError(
+        "cannot read the command line: no model in front of its options; "
+        "write MODEL first, or --model MODEL"
+    )
+
+
 def _option(rest: Sequence[str], position: int) -> tuple[str | None, str | None, int]:
     """(name, value, words used) of a taken option; (None, None, 1) for what is passed on."""
+    if glued := _GLUED.fullmatch(rest[position]):
+        return SHORT[glued[1]], glued[2], 1
     word, equals, value = rest[position].partition("=")
     name = SHORT.get(word) or word.removeprefix("--").replace("-", "_")
     if name not in TAKEN or not (word in SHORT or word.startswith("--")):
         return None, None, 1
     if equals:
         return name, value, 1
-    if position + 1 >= len(rest):
-        raise DropInError(f"cannot read {word}: its value is missing")
-    return name, rest[position + 1], 2
+    return name, _following(rest, position, word), 2
+
+
+def _following(rest: Sequence[str], position: int, option: str) -> str:
+    """The value behind an option; as argparse, a negative number is one and an option is not."""
+    value = rest[position + 1] if position + 1 < len(rest) else "-"
+    if value.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", value):
+        raise DropInError(f"cannot read {option}: it needs a value")
+    return value
+
+
+def _port(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise DropInError(f"cannot read --port {text}: it is no number")
+    if not 1 <= int(text) <= PORT_MAX:
+        raise DropInError(f"cannot use --port {text}: a port is a number from 1 to {PORT_MAX}")
+    return int(text)
 
 
 def _value(name: str, text: str) -> SettingValue:
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
+    if name in SIZES and (is_vllm_size(text) or text == "auto"):
+        return text  # vLLM reads it itself, and so it stays as it was typed
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        if name in ("max_model_len", "kv_cache_memory_bytes"):
-            return text  # a size such as 16M, which vLLM reads itself
-        raise DropInError(
-            f"cannot read --{name.replace('_', '-')} {text}: it is no number"
-        ) from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise DropInError(f"cannot read --{name.replace('_', '-')} {text}: it is no number")
+    return number
 
 
 def instance_name(model: str) -> str:
