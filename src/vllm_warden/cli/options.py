@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import click
 
-from vllm_warden.api.client import DEFAULT_SOCKET, Client, Json
+from vllm_warden.api.client import Client, Json
+from vllm_warden.cli.find_socket import find_socket
 
 SOCKET_ENVIRONMENT = "WARDEN_SOCKET"
 
@@ -30,9 +31,12 @@ class Globals:
 
 
 def client_of(socket: str | None) -> Client:
-    """The socket named after the command wins over the one before it, then the environment."""
+    """The socket named after the command wins over the one before it, then the environment.
+
+    Where none is named, the one that lives is found.
+    """
     before = click.get_current_context().find_object(Globals)
-    return Client(socket or (before and before.socket) or DEFAULT_SOCKET)
+    return Client(socket or (before and before.socket) or find_socket())
 
 
 def instance_path(name: str) -> str:

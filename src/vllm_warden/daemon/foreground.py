@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +13,8 @@ from pathlib import Path
 from vllm_warden.config.settings import DaemonSettings
 from vllm_warden.config.translate import Translated
 from vllm_warden.core.diagnose.evidence import LogRecord
-from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.core.lifecycle.events import StartRequested
+from vllm_warden.core.lifecycle.states import RUNNING, Instance, State
 from vllm_warden.core.model import Failure
 from vllm_warden.core.plan.defaults import world_size
 from vllm_warden.core.plan.drop_in import DropIn
@@ -19,9 +22,12 @@ from vllm_warden.core.plan.spec import AdaptSpec, InstanceSpec
 from vllm_warden.daemon.refusal import USAGE, exit_code_of
 from vllm_warden.daemon.run import Setup, run
 from vllm_warden.daemon.shell import Shell
-from vllm_warden.daemon.wiring import connect_own_log, engine_installation
+from vllm_warden.daemon.wiring import connect_own_log, engine_installation, keep_files_private
 
 ASKED, NOT_UP = 0, 1
+EVERYWHERE = "0.0.0.0"  # noqa: S104
+"""Where vLLM itself listens without --host (vLLM 0.32: ``args.host or ""``)."""
+PROOF_MAX = 240
 REFUSED_BY_ENGINE = frozenset(
     {
         Failure.CONFIGURATION_INVALID,
@@ -47,20 +53,22 @@ class ForegroundOptions:
 
 def serve(line: DropIn, options: ForegroundOptions, environment: Mapping[str, str]) -> int:
     """Run until asked to stop, or until nothing more will be tried; returns the exit code."""
+    keep_files_private()
     connect_own_log()
     spec = _spec(line, options, environment)
     outcome = _Outcome(options)
     daemon = DaemonSettings(
         socket=str(options.socket), state_directory=str(options.state_directory), log_backend="file"
     )
-    setup = Setup(
-        daemon,
-        (Translated(spec),),
-        changed=outcome.changed,
-        prepared=_copy_output,
-    )
+
+    def prepared(shell: Shell) -> None:
+        _copy_output(shell)
+        shell.post(spec.name, StartRequested(shell.now(), "serve"))
+        for command in ("why", "status"):
+            _say(f"ask it: vllm-warden --socket {options.socket} {command} {spec.name}")
+
+    setup = Setup(daemon, (Translated(spec),), changed=outcome.changed, prepared=prepared)
     outcome.stop = setup.stop
-    _say(f"ask it: vllm-warden --socket {options.socket} status {spec.name}")
     try:
         asyncio.run(run(setup))
     except Exception as error:
@@ -78,19 +86,27 @@ class _Outcome:
         self.code = ASKED
         self.text = "stopped as asked"
         self.stop: asyncio.Event | None = None
+        self._launched = False
+        self._socket = options.socket
         self._stay = options.stay or sys.stdout.isatty()
         self._termination_log = options.termination_log
 
     def changed(self, before: Instance, after: Instance) -> None:
+        attempt = after.attempt
+        if after.state in RUNNING and attempt is not None and attempt.identity is not None:
+            self._launched = True
         if before.state is after.state:
             return
         if after.state in (State.HELD, State.FAILED):
-            self.code = _code(after)
-            self.text = f"{after.spec.name} is {after.state}: {after.reason}"
+            self.code = exit_code(after, launched=self._launched)
+            verb = "has" if after.state is State.FAILED else "is"
+            proof = _proof(after) if self._launched else ""
+            self.text = f"{after.spec.name} {verb} {after.state}: {after.reason}{proof}"
             if not self._stay and self.stop is not None:
                 self.stop.set()
             elif self._stay:
-                _say(f"{self.text} (Ctrl-C ends; `vllm-warden why` explains)")
+                ask = f"vllm-warden --socket {self._socket} why {after.spec.name}"
+                _say(f"{self.text} (Ctrl-C ends; `{ask}` explains)")
         elif after.state is State.STOPPED and before.state is not State.STOPPED:
             self.code, self.text = ASKED, f"{after.spec.name} was stopped"
             if not self._stay and self.stop is not None:
@@ -109,29 +125,54 @@ class _Outcome:
         return self.code
 
 
-def _code(instance: Instance) -> int:
-    if instance.attempts_made == 0:
+def exit_code(instance: Instance, *, launched: bool) -> int:
+    """2 where the configuration or the arguments were refused, by us or by the engine, else 1.
+
+    ``launched`` is whether an engine was started in this run; what fails before that is refused.
+    """
+    if instance.state is State.HELD:
+        return NOT_UP
+    if not launched:
         return USAGE
     diagnosis = instance.diagnosis
-    if diagnosis is not None and diagnosis.failure in REFUSED_BY_ENGINE:
-        return USAGE
-    return NOT_UP
+    refused = diagnosis is not None and diagnosis.failure in REFUSED_BY_ENGINE
+    return USAGE if refused else NOT_UP
+
+
+def _proof(instance: Instance) -> str:
+    """The engine's own words, made harmless for a terminal; they name the flag or the file."""
+    diagnosis = instance.diagnosis
+    if diagnosis is None or not diagnosis.evidence:
+        return ""
+    text = diagnosis.evidence[0].text.strip()[:PROOF_MAX]
+    return f" ({''.join(each if each.isprintable() else '?' for each in text)})"
 
 
 def _spec(line: DropIn, options: ForegroundOptions, environment: Mapping[str, str]) -> InstanceSpec:
     secrets = {} if line.api_key is None else {"VLLM_API_KEY": line.api_key}
+    home = environment.get("HOME")
     return InstanceSpec(
         name=options.name,
         model=str(Path(line.model).absolute()) if Path(line.model).is_dir() else line.model,
         gpus=_gpus(line, options, environment),
         port=line.port or 8000,
-        host=line.host or "127.0.0.1",
+        host=line.host or EVERYWHERE,
+        user=_own_user(),
+        environment={} if home is None else {"HOME": home},
         command=line.command,
         secret_environment=secrets,
         engine=line.engine,
         extra_args=line.extra,
         adapt=options.adapt,
     )
+
+
+def _own_user() -> str | None:
+    """Whoever typed the line, root too: as the line ran before we stood in front of it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container's uid without an account
+        return None
 
 
 def _gpus(
