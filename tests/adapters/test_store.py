@@ -245,6 +245,25 @@ def test_schema_number_is_written(path):
     opened.connection.close()
 
 
+def test_only_the_daemons_group_may_read_the_history(path):
+    """SQLite gives its two files beside the database the mode that the database has."""
+    before = os.umask(0)
+    try:
+        path.touch(0o644)
+
+        async def scenario():
+            history = History(path)
+            await history.append_event({"number": 1, "instance": None})
+            modes = {one.name: one.stat().st_mode & 0o777 for one in path.parent.iterdir()}
+            await history.close()
+            return modes
+
+        modes = asyncio.run(scenario())
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("history.db", "history.db-wal", "history.db-shm"), 0o640)
+
+
 def test_a_second_daemon_is_told_the_first_ones_pid(tmp_path):
     lock = StateLock(tmp_path / "state")
     with pytest.raises(AlreadyRunning) as caught:

@@ -152,12 +152,13 @@ def _temporary_directory(shell: Shell, name: str, user: str | None) -> Path:
 def _directory(shell: Shell, relative: str, user: str | None) -> Path:
     """A directory below the state directory that belongs to the engine's user."""
     directory = shell.state_directory / relative
-    directory.parent.mkdir(mode=0o711, exist_ok=True)
+    directory.parent.mkdir(mode=0o710, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
     _give_to(directory, user)
     if user is not None:
         # the engine's user must reach its own directory, and may not list the others'
-        shell.state_directory.chmod(shell.state_directory.stat().st_mode | 0o001)
+        for passed in (directory.parent, shell.state_directory):
+            passed.chmod(passed.stat().st_mode | 0o001)
     return directory
 
 

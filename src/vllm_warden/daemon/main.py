@@ -16,7 +16,7 @@ from vllm_warden.config.translate import translate
 from vllm_warden.config.world import admin_uids
 from vllm_warden.daemon.refusal import exit_code_of
 from vllm_warden.daemon.run import Setup, run
-from vllm_warden.daemon.wiring import connect_own_log
+from vllm_warden.daemon.wiring import connect_own_log, keep_files_private
 
 USAGE_EXIT, OK_EXIT = 2, 0
 
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationInvalid as invalid:
         print(invalid, file=sys.stderr)
         return USAGE_EXIT
+    keep_files_private()
     connect_own_log()
     uids, unknown = admin_uids(configuration.api.admins)
     for name in unknown:

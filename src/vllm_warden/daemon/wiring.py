@@ -28,6 +28,15 @@ from vllm_warden.daemon.ports import LogBackend
 from vllm_warden.daemon.shell import Ports
 
 
+UMASK = 0o027
+"""Nothing that the daemon makes is for everybody to read, whatever umask it was started with."""
+
+
+def keep_files_private() -> None:
+    """Call it before anything is made."""
+    os.umask(UMASK)
+
+
 def connect_own_log(*, quiet: bool = False) -> None:
     """To journald where systemd started us, otherwise to stderr."""
     if is_journal_stream():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 SCHEMA_VERSION = 1
+MODE = 0o640
+"""Incidents hold log lines. The engine's user may pass through the directory to its own files."""
 EVENTS_MAX = 10_000
 INCIDENTS_MAX = 1_000
 ATTEMPTS_MAX = 2_000
@@ -62,6 +66,7 @@ def set_aside(path: Path) -> Path:
 
 
 def _open(path: Path) -> Opened:
+    _make_private(path)
     connection = sqlite3.connect(path, timeout=1.0)
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -74,11 +79,18 @@ def _open(path: Path) -> Opened:
         connection.executescript(TABLES)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.commit()
-        path.chmod(0o640)
     except BaseException:
         connection.close()
         raise
     return Opened(connection, writable=True, condition=None)
+
+
+def _make_private(path: Path) -> None:
+    """Before it is opened: SQLite gives the files beside it the mode that the database has."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE))
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        with suppress(OSError):  # not there, or another user's
+            path.with_name(name).chmod(MODE)
 
 
 def _check(connection: sqlite3.Connection) -> None:
