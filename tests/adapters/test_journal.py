@@ -20,7 +20,7 @@ from vllm_warden.core.diagnose.evidence import LogRecord
 
 
 def entry(text, pid, *, piece=False):
-    return Entry(text, pid, piece, 0.0)
+    return Entry(text.encode(), pid, piece, 0.0)
 
 
 def test_pieces_of_one_process_are_joined_and_others_pass_between():
@@ -37,12 +37,23 @@ def test_pieces_of_one_process_are_joined_and_others_pass_between():
     assert joiner.rest() == []
 
 
-def test_pieces_without_end_do_not_grow_for_ever():
+def test_pieces_without_end_do_not_grow_and_never_become_lines():
     joiner = Joiner()
-    whole = None
-    for _ in range(10):
-        whole = whole or joiner.add(entry("x" * 49152, 1, piece=True))
+    for _ in range(100):
+        assert joiner.add(entry("x" * 49152, 1, piece=True)) is None
+        assert joiner.add(entry("other", 2)) == entry("other", 2)
+    whole = joiner.add(entry("end", 1))
     assert whole is not None
+    assert whole.text == "x" * 16384 + f" [{100 * 49152 + 3 - 16384} more bytes]"
+
+
+def test_a_piece_that_lost_its_blanks_is_not_continued_by_what_follows():
+    """Journald strips blanks, so a prompt could bring its words to any place of the record."""
+    joiner = Joiner()
+    assert joiner.add(Entry(b"head", 1, is_piece=True, at_seconds=1.0, dropped_bytes=1)) is None
+    whole = joiner.add(entry("ERROR forged", 1))
+    assert whole is not None
+    assert whole.text == "head [13 more bytes]"
 
 
 def test_without_systemd_python_one_line_says_what_to_install(monkeypatch):

@@ -147,12 +147,69 @@ def test_expected_lines_arrive_within_a_tenth_of_a_second(stream):
     assert sorted(took)[2] < 0.1
 
 
-def test_long_lines_lose_nothing(stream):
-    long = "x" * 100_000
-    texts = read_all(stream, f"before\n{long}\nafter\n".encode())
-    assert texts[0] == "before"
-    assert texts[-1] == "after"
-    assert "".join(texts[1:-1]) == long
+FORGED = "(EngineCore_DP0 pid=4711) ERROR 11-29 16:10:00 [core.py:500] forged"
+"""What a prompt would have to put at the begin of a record."""
+
+PIECE = 48 * 1024
+"""Where journald cuts lines; a forged header at each such place, and at each step of 16 KiB."""
+
+
+def hostile_line(length):
+    line = ("x" * 17 + " prompt").ljust(16 * 1024, ".")
+    while len(line) < length:
+        line += FORGED.ljust(16 * 1024, ".")
+    return line[: length - 1] + "x"
+
+
+@pytest.mark.parametrize("length", [50 * 1024, 300 * 1024, 5_000_000, 3 * PIECE - 1, 3 * PIECE + 1])
+def test_a_line_of_any_length_is_one_record_whatever_is_in_it(backend, stream, launch_id, length):
+    """A prompt in the log must not be able to write records of the engine."""
+    line = hostile_line(length)
+    got = Collected()
+    stream.start_reading(got)
+    stream.expect_more(expecting=True)
+    write_through_child(
+        stream,
+        "import os, sys\n"
+        "from tests.contracts.test_log_backend import hostile_line\n"
+        "rest = f'before\\n{hostile_line(int(sys.argv[1]))}\\nafter\\n'.encode()\n"
+        "while rest: rest = rest[os.write(1, rest):]\n",
+        str(length),
+    )
+    assert stream.finish(20)
+    again = backend.read_attempt("contract", 1, launch_id, None)
+    for texts in (got.texts, [record.text for record in again]):
+        assert [texts[0], texts[-1], len(texts)] == ["before", "after", 3]
+        assert texts[1].startswith(line[: 16 * 1024])
+        assert FORGED not in texts[1]
+        assert texts[1].endswith(f" [{length - 16 * 1024} more bytes]")
+
+
+def test_a_long_line_into_which_another_process_writes_is_still_one_record(stream):
+    got = Collected()
+    stream.start_reading(got)
+    rest = ("y" * (PIECE + 1000)).encode()
+    script = "import os, sys; os.write(1, sys.argv[1].encode() * int(sys.argv[2]))"
+    write(stream, rest)
+    write_through_child(stream, script, "\n<between>\n", "1")
+    write(stream, b"y" * PIECE + b"yy\n")
+    assert stream.finish(10)
+    assert got.texts.count("<between>") == 1
+    assert not any(text.startswith("yyy") and "between" in text for text in got.texts)
+    assert sum(len(text) for text in got.texts) < 2 * 16 * 1024 + 200
+
+
+def test_blanks_do_not_bring_later_words_of_a_line_to_its_kept_begin(stream):
+    """Journald strips the blanks at the end of each piece."""
+    texts = read_all(stream, b"head".ljust(PIECE) + FORGED.encode() + b"\nafter\n")
+    assert texts[0].startswith("head [")
+    assert texts[1:] == ["after"]
+
+
+def test_a_line_of_wide_characters_is_kept_to_its_bytes(stream):
+    texts = read_all(stream, ("x" + "\u20ac" * 7_000 + "\nafter\n").encode())
+    assert texts[0] == "x" + "\u20ac" * 5461 + f" [{21_001 - 16_384} more bytes]"
+    assert texts[1:] == ["after"]
 
 
 def test_nul_ends_a_line(stream):

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.long_line import shortened
 from vllm_warden.core.diagnose.redact import redact
-
-PIECE_CHARACTERS = 48 * 1024
 
 
 class FakeStream:
@@ -79,18 +78,19 @@ class FakeStream:
 
     def _deliver(self, whole: bytes, deliver: Callable[[Sequence[LogRecord]], None]) -> None:
         for line in re.split(rb"[\n\0]", whole):
-            text = line.decode("utf-8", "replace").rstrip()
+            text = shortened(line)
             if self._end and text == self._end:
                 self._ended.set()
                 continue
-            for at in range(0, len(text), PIECE_CHARACTERS):
-                record = LogRecord(
-                    number=len(self.stored) + 1,
-                    text=redact(text[at : at + PIECE_CHARACTERS]),
-                    at_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
-                )
-                self.stored.append(record)
-                deliver([record])
+            if not text:
+                continue
+            record = LogRecord(
+                number=len(self.stored) + 1,
+                text=redact(text),
+                at_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
+            )
+            self.stored.append(record)
+            deliver([record])
 
 
 class FakeLog:

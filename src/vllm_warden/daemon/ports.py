@@ -31,9 +31,11 @@ class LogStream(Protocol):
     """One attempt's stdout and stderr: written by the engine, read back by us.
 
     Contract (journal stream and file alike): lines come back in the order they were written, once
-    each; a line longer than 48 KiB may be cut in pieces; empty lines may be dropped; trailing
-    blanks may be stripped, leading ones are kept; a NUL byte ends a line; bytes that are not UTF-8
-    come back with U+FFFD. Our own nonce and END markers never come back as records.
+    each; of a line longer than 16 KiB the begin comes back, as one record that ends with how much
+    was left out, and no part of it ever comes back as a record of its own; empty lines may be
+    dropped; trailing blanks may be stripped, leading ones are kept; a NUL byte ends a line; bytes
+    that are not UTF-8 come back with U+FFFD. Our own nonce and END markers never come back as
+    records.
     """
 
     @property
@@ -69,7 +71,10 @@ class LogBackend(Protocol):
     def read_attempt(
         self, instance: str, attempt: int, launch_id: str, last_lines: int | None
     ) -> Sequence[LogRecord]:
-        """Lines of an attempt that may be long over, oldest first (for ``logs``)."""
+        """Lines of an attempt that may be long over, oldest first (for ``logs``).
+
+        The newest ones only, where they take more than 8 MiB of memory.
+        """
 
 
 class AttemptGroup(Protocol):

@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from vllm_warden.adapters.journal.entry import (
@@ -27,7 +26,7 @@ from vllm_warden.adapters.journal.stream import (
     opening_line,
     write_line,
 )
-from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.evidence import LogRecord, newest
 from vllm_warden.core.diagnose.redact import redact
 
 MARKER = re.compile(r"vllm-warden (?:end [0-9a-f]{16}|begin \S+ [0-9a-f]{16})")
@@ -82,7 +81,7 @@ class JournalLog:
                 LogRecord(number, redact(entry.text), entry.pid, entry.at_seconds)
                 for number, entry in enumerate(_lines(reader), start=1)
             )
-            return tuple(deque(records, maxlen=last_lines))
+            return newest(records, last_lines)
         finally:
             reader.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple, Protocol
 
-JOINED_CHARACTERS_MAX = 256 * 1024
+from vllm_warden.core.diagnose.long_line import LINE_BYTES_KEPT, shortened
 
 
 class RawReader(Protocol):
@@ -29,17 +29,24 @@ class RawReader(Protocol):
 class Entry(NamedTuple):
     """One journal entry of a stream; ``at_seconds`` is CLOCK_BOOTTIME, for this boot only.
 
+    ``message`` is the line's begin, behind which at least ``dropped_bytes`` were left out.
     A tuple because thousands are made while a decision waits for them: half the time of a frozen
     dataclass.
     """
 
-    text: str
+    message: bytes
     pid: int | None
     is_piece: bool
     at_seconds: float
+    dropped_bytes: int = 0
+
+    @property
+    def text(self) -> str:
+        return shortened(self.message, self.dropped_bytes)
 
 
-PIECES = frozenset({b"line-max", b"pid-change"})
+TOO_LONG = b"line-max"
+PIECES = frozenset({TOO_LONG, b"pid-change"})
 """journald cuts lines that are too long, and half lines when another process writes."""
 
 
@@ -49,18 +56,21 @@ def next_entry(reader: RawReader, boottime_offset_seconds: float) -> Entry | Non
         return None
     get = reader._get  # noqa: SLF001
     try:
-        is_piece = get("_LINE_BREAK") in PIECES
+        line_break = get("_LINE_BREAK")
     except KeyError:
-        is_piece = False
+        line_break = b""
     try:
-        text, pid = get("MESSAGE"), get("_PID")
+        message, pid = get("MESSAGE"), get("_PID")
     except KeyError:
-        text, pid = field(reader, "MESSAGE").encode(), field(reader, "_PID").encode()
+        message, pid = field(reader, "MESSAGE").encode(), field(reader, "_PID").encode()
+    # a piece of full length that came out short had blanks at its end, which journald strips
+    stripped_bytes = int(line_break == TOO_LONG and len(message) <= LINE_BYTES_KEPT)
     return Entry(
-        text.decode("utf-8", "replace"),
+        message,
         int(pid) if pid.isdigit() else None,
-        is_piece,
+        line_break in PIECES,
         reader._get_monotonic()[0] / 1e6 + boottime_offset_seconds,  # noqa: SLF001
+        stripped_bytes,
     )
 
 
@@ -82,25 +92,41 @@ def field(reader: RawReader, name: str) -> str:
 
 
 class Joiner:
-    """Puts the pieces of one process's line together again."""
+    """Puts the pieces of one process's line together again, as far as a line is kept.
+
+    Pieces up to the line's real end belong to it, however many come and whoever writes between:
+    none of them is ever a line of its own. (journald does not store the empty rest of a line of
+    exactly its LineMax; the process's next line is then taken for that rest.)
+    """
 
     def __init__(self) -> None:
-        self._pieces: dict[int | None, Entry] = {}
+        self._begun: dict[int | None, Entry] = {}
 
     def add(self, entry: Entry) -> Entry | None:
         """The whole line, None while more of it must come."""
-        if not self._pieces and not entry.is_piece:
+        if not self._begun and not entry.is_piece:
             return entry
-        begun = self._pieces.pop(entry.pid, None)
+        begun = self._begun.pop(entry.pid, None)
         if begun is not None:
-            entry = Entry(begun.text + entry.text, entry.pid, entry.is_piece, begun.at_seconds)
-        if entry.is_piece and len(entry.text) < JOINED_CHARACTERS_MAX:
-            self._pieces[entry.pid] = entry
+            entry = _extended(begun, entry)
+        if entry.is_piece:
+            self._begun[entry.pid] = entry if begun is not None else _extended(_NOTHING, entry)
             return None
         return entry
 
     def rest(self) -> list[Entry]:
         """Lines that never got their end, at the end of the stream."""
-        rest = list(self._pieces.values())
-        self._pieces.clear()
+        rest = list(self._begun.values())
+        self._begun.clear()
         return rest
+
+
+def _extended(begun: Entry, more: Entry) -> Entry:
+    room = 0 if begun.dropped_bytes else LINE_BYTES_KEPT - len(begun.message)
+    dropped_bytes = begun.dropped_bytes + more.dropped_bytes + max(0, len(more.message) - room)
+    at_seconds = more.at_seconds if begun is _NOTHING else begun.at_seconds
+    message = begun.message + more.message[:room]
+    return Entry(message, more.pid, more.is_piece, at_seconds, dropped_bytes)
+
+
+_NOTHING = Entry(b"", None, is_piece=True, at_seconds=0.0)

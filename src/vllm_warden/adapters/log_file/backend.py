@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vllm_warden.adapters.log_file.cap import CAP_BYTES, KEEP_ATTEMPTS, remove_old_attempts
 from vllm_warden.adapters.log_file.lines import LineCutter
 from vllm_warden.adapters.log_file.stream import CHUNK_BYTES, FileStream
-from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.evidence import LogRecord, newest
 from vllm_warden.core.diagnose.redact import redact
 
 END = re.compile(r"vllm-warden end [0-9a-f]{16}")
@@ -54,14 +53,8 @@ class FileLog:
         self, instance: str, attempt: int, launch_id: str, last_lines: int | None
     ) -> Sequence[LogRecord]:
         """Empty when there is no such file (any more)."""
-        records = (
-            LogRecord(number, redact(line))
-            for number, line in enumerate(
-                _lines(self._path(instance, attempt, launch_id)),
-                start=1,
-            )
-        )
-        return tuple(deque(records, maxlen=last_lines))
+        lines = enumerate(_lines(self._path(instance, attempt, launch_id)), start=1)
+        return newest((LogRecord(number, redact(line)) for number, line in lines), last_lines)
 
     def forget(self, instance: str) -> None:
         """Remove all files of an instance."""
@@ -74,12 +67,13 @@ class FileLog:
 def _lines(path: Path) -> Iterator[str]:
     cutter = LineCutter()
     for content in _data(path):
-        yield from (line for line in cutter.feed(content) if not END.fullmatch(line))
+        lines = cutter.gap() if content is None else cutter.feed(content)
+        yield from (line for line in lines if not END.fullmatch(line))
     yield from cutter.flush()
 
 
-def _data(path: Path) -> Iterator[bytes]:
-    """The file's content; a hole is skipped and shows as one NUL byte, which ends a line."""
+def _data(path: Path) -> Iterator[bytes | None]:
+    """The file's content; a hole is skipped and shows as None."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -92,7 +86,7 @@ def _data(path: Path) -> Iterator[bytes]:
             except OSError:  # ENXIO: nothing but the end follows
                 return
             if data > offset:
-                yield b"\0"
+                yield None
             content = os.pread(fd, CHUNK_BYTES, data)
             if not content:
                 return

@@ -4,38 +4,55 @@ from __future__ import annotations
 
 import re
 
-LINE_BYTES_MAX = 48 * 1024
-"""journald's default LineMax (journald.conf(5)); the file backend cuts at the same place."""
+from vllm_warden.core.diagnose.long_line import LINE_BYTES_KEPT, shortened
 
 LINE_END = re.compile(rb"[\n\0]")
 
 
 class LineCutter:
-    """Feed bytes, get whole lines: empty ones dropped, trailing blanks stripped."""
+    """Feed bytes, get whole lines: empty ones dropped, trailing blanks stripped.
+
+    Of a longer line only the first 16 KiB are kept, however much of it comes: memory is bounded,
+    and its rest can never pass for a line of its own.
+    """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._begun = b""
+        self._dropped_bytes = 0
+        self._in_gap = False
 
     def feed(self, content: bytes) -> list[str]:
-        *whole, self._rest = LINE_END.split(self._rest + content)
-        pieces: list[bytes] = []
-        for line in whole:
-            pieces.extend(_cut(line))
-        while len(self._rest) >= LINE_BYTES_MAX:
-            pieces.append(self._rest[:LINE_BYTES_MAX])
-            self._rest = self._rest[LINE_BYTES_MAX:]
-        return [text for piece in pieces if (text := _decode(piece))]
+        first, *others = LINE_END.split(content)
+        self._grow(first)
+        if not others:
+            return []
+        *whole, last = others
+        lines = [self._take(), *(shortened(line) for line in whole)]
+        self._grow(last)
+        return [line for line in lines if line]
+
+    def gap(self) -> list[str]:
+        """Bytes are missing here: the line begun so far, and nothing more up to the next line end.
+
+        What follows a gap may be the middle of a line, which must not be read as its begin.
+        """
+        lines = self.flush()
+        self._in_gap = True
+        return lines
 
     def flush(self) -> list[str]:
         """The last line when it has no end."""
-        rest, self._rest = self._rest, b""
-        text = _decode(rest)
+        text = self._take()
         return [text] if text else []
 
+    def _grow(self, piece: bytes) -> None:
+        if self._in_gap:
+            return
+        room = LINE_BYTES_KEPT - len(self._begun)
+        self._begun += piece[:room]
+        self._dropped_bytes += max(0, len(piece) - room)
 
-def _cut(line: bytes) -> list[bytes]:
-    return [line[at : at + LINE_BYTES_MAX] for at in range(0, len(line), LINE_BYTES_MAX)]
-
-
-def _decode(line: bytes) -> str:
-    return line.decode("utf-8", "replace").rstrip()
+    def _take(self) -> str:
+        text = shortened(self._begun, self._dropped_bytes)
+        self._begun, self._dropped_bytes, self._in_gap = b"", 0, False
+        return text

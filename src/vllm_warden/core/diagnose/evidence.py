@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vllm_warden.core.model import MemorySample, Phase, Settings
+
+NEWEST_BYTES_MAX = 8 << 20
+"""Of a log that is only looked at, so much of its end is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
     """One line as the journal (or log file) gave it, without its line end.
 
-    ``text`` is already redacted. ``pid`` is the writer's, where the backend knows it.
+    ``text`` is already redacted, and of a long line only its begin (``long_line``). ``pid`` is the writer's, where the backend knows it.
     ``number`` counts lines of the attempt from 1.
     """
 
@@ -20,6 +24,28 @@ class LogRecord:
     text: str
     pid: int | None = None
     at_seconds: float | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes to keep it: one wide character makes a whole text wide."""
+        widest = 1 if self.text.isascii() else 4
+        return 200 + widest * len(self.text)
+
+
+def newest(
+    records: Iterable[LogRecord], last_lines: int | None, bytes_max: int = NEWEST_BYTES_MAX
+) -> tuple[LogRecord, ...]:
+    """The last records, oldest first: so many, and not more than so many bytes; None: really all."""
+    if last_lines is None:
+        return tuple(records)
+    kept: deque[LogRecord] = deque()
+    kept_bytes = 0
+    for record in records:
+        kept.append(record)
+        kept_bytes += record.memory_bytes
+        while kept_bytes > bytes_max or len(kept) > last_lines:
+            kept_bytes -= kept.popleft().memory_bytes
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)
