@@ -329,3 +329,106 @@ def test_a_corrupt_state_file_is_set_aside(tmp_path, content):
     assert document == {}
     assert "set aside" in (problem or "")
     assert Path(f"{path}.corrupt").read_bytes() == content
+
+
+def incident(number, opened, **more):
+    return {"number": number, "instance": "one", "opened": opened, "attempt": 1, **more}
+
+
+def attempt(number, launch_id, **more):
+    return {"number": number, "launch_id": launch_id, **more}
+
+
+def spoken(number):
+    return event(number, at=float(number), event="spoken", text=f"old {number}")
+
+
+def test_a_locked_history_gets_back_what_was_numbered_anew_without_losing_a_row(path, monkeypatch):
+    async def scenario():
+        first = History(path)
+        for number in range(1, 6):
+            await first.append_event(spoken(number))
+        await first.save_incident(1, incident(1, 10.0, failure="old"))
+        await first.save_incident(2, incident(2, 20.0, failure="open"))
+        await first.save_attempt("one", 1, attempt(1, "aa"))
+        await first.close()
+        blocker = sqlite3.connect(path)
+        blocker.execute("BEGIN EXCLUSIVE")
+        second = History(path)
+        assert "locked" in (await second.open() or "")
+        await second.append_event(event(4, at=90.0, event="spoken", text="new 4"))
+        await second.append_event(event(5, at=91.0, event="spoken", text="new 5"))
+        await second.append_event(event(6, at=92.0, event="spoken", text="new 6"))
+        await second.save_incident(1, incident(1, 30.0, failure="new"))
+        await second.save_incident(2, incident(2, 20.0, failure="open", resolution="closed"))
+        await second.save_attempt("one", 1, attempt(1, "bb"))
+        await second.save_attempt("two", 1, attempt(1, "cc"))
+        blocker.close()
+        monkeypatch.setattr(history_module, "RETRY_SECONDS", 0.0)
+        assert await second.open() is None
+        return second
+
+    async def check_all():
+        history = await scenario()
+        # written again under the numbers that the daemon knows
+        await history.save_incident(1, incident(1, 30.0, failure="new", resolution="restarted"))
+        await history.save_attempt("one", 1, attempt(1, "bb", outcome="died"))
+        await history.append_event(event(7, at=93.0, event="spoken", text="new 7"))
+        texts = [row["text"] for row in await history.events_after(0, 100)]
+        numbers = [row["number"] for row in await history.events_after(0, 100)]
+        assert texts == [f"old {n}" for n in range(1, 6)] + [f"new {n}" for n in range(4, 8)]
+        assert numbers == list(range(1, 10))
+        found = [await history.incident(number) for number in (1, 2, 3)]
+        assert found[0] == incident(1, 10.0, failure="old")
+        assert found[1] == incident(2, 20.0, failure="open", resolution="closed")
+        assert found[2] == incident(3, 30.0, failure="new", resolution="restarted")
+        assert await history.attempts("one", 10) == [
+            attempt(2, "bb", outcome="died"),
+            attempt(1, "aa"),
+        ]
+        assert await history.attempts("two", 10) == [attempt(1, "cc")]
+        assert await history.last_numbers() == LastNumbers(9, 3, {"one": 2, "two": 1})
+        await history.close()
+
+    asyncio.run(check_all())
+
+
+def test_closing_tries_the_file_once_more_for_what_is_only_in_memory(path):
+    async def scenario():
+        history = History(path)
+        await history.append_event(event(1))
+        blocker = sqlite3.connect(path)
+        blocker.execute("BEGIN IMMEDIATE")
+        await history.append_event(event(2))
+        assert "kept in memory" in (history.condition or "")
+        blocker.close()
+        await history.close()
+        assert await history.events_after(0, 10) == []  # late questions are answered, not raised
+        again = History(path)
+        assert [row["number"] for row in await again.events_after(0, 10)] == [1, 2]
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_answer_is_a_condition_only_until_answers_come_in_time(path, monkeypatch):
+    monkeypatch.setattr(history_module, "DEADLINE_SECONDS", 0.05)
+
+    async def scenario():
+        import threading
+
+        told: list[str | None] = []
+        history = History(path)
+        history.report_to(told.append)
+        gate = threading.Event()
+        history._thread.submit(gate.wait, 20)
+        await history.append_event(event(1))
+        assert "did not answer" in (history.condition or "")
+        gate.set()
+        monkeypatch.setattr(history_module, "DEADLINE_SECONDS", 20)
+        await history.append_event(event(2))
+        assert history.condition is None
+        assert told[-1] is None
+        await history.close()
+
+    asyncio.run(scenario())

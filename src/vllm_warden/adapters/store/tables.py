@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
+from vllm_warden.adapters.store.identity import is_same, numbered
 from vllm_warden.adapters.store.schema import (
     ATTEMPTS_MAX,
     EVENTS_MAX,
@@ -17,6 +18,8 @@ Document = dict[str, object]
 
 CAPS = {"events": EVENTS_MAX, "incidents": INCIDENTS_MAX}
 TRIM_EVERY = 64
+LOOK_BACK = 100
+"""So many rows of an instance are looked through for one that was given another number."""
 
 
 class Tables:
@@ -27,12 +30,13 @@ class Tables:
         self._since_trim = 0
 
     def put_numbered(self, table: str, number: int, document: Document) -> None:
-        """Insert or replace an event or incident; the oldest beyond the cap go now and then."""
+        """Insert an event or incident, or replace an older form of the same one.
+
+        A different one under that number stays, and this one goes above all others. The oldest
+        beyond the cap go now and then.
+        """
         with self._connection:
-            self._connection.execute(
-                f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)",  # noqa: S608
-                (number, document.get("instance"), json.dumps(document)),
-            )
+            self._put(table, number, document)
             self._since_trim += 1
             if self._since_trim >= TRIM_EVERY:
                 self.trim()
@@ -47,15 +51,9 @@ class Tables:
             )
 
     def put_attempt(self, instance: str, number: int, document: Document) -> None:
+        """Like ``put_numbered``, with numbers of the instance's own."""
         with self._connection:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?)",
-                (instance, number, json.dumps(document)),
-            )
-            self._connection.execute(
-                "DELETE FROM attempts WHERE instance = ? AND number <= ?",
-                (instance, number - ATTEMPTS_MAX),
-            )
+            self._put_attempt(instance, number, document)
 
     def put_learned(self, instance: str, document: Document | None) -> None:
         """None forgets."""
@@ -107,17 +105,66 @@ class Tables:
         return dict(self._connection.execute(statement).fetchall())
 
     def copy_into(self, other: Tables) -> None:
-        """Write all of our rows into the other one; what it has of the same number is replaced."""
-        for table in ("events", "attempts", "incidents", "learned"):
-            rows = self._connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                statement = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
-                with other._connection:
-                    other._connection.executemany(statement, rows)
+        """Write all of our rows into the other one, whole or not at all.
+
+        None of its rows is replaced by one that tells of something else; what was learned is ours.
+        """
+        rows = self._connection.execute
+        with other._connection:
+            for table in ("events", "incidents"):
+                statement = f"SELECT number, document FROM {table} ORDER BY number"  # noqa: S608
+                for number, text in rows(statement):
+                    other._put(table, number, json.loads(text))
+            attempts = rows("SELECT instance, number, document FROM attempts ORDER BY number")
+            for instance, number, text in attempts:
+                other._put_attempt(instance, number, json.loads(text))
+            other._connection.executemany(
+                "INSERT OR REPLACE INTO learned VALUES (?, ?)",
+                rows("SELECT instance, document FROM learned").fetchall(),
+            )
+            other.trim()
 
     def close(self) -> None:
         self._connection.close()
+
+    def _put(self, table: str, number: int, document: Document) -> None:
+        instance = document.get("instance")
+        number = self._place(table, instance, number, document)
+        self._connection.execute(
+            f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)",  # noqa: S608
+            (number, instance, json.dumps(numbered(document, number))),
+        )
+
+    def _put_attempt(self, instance: str, number: int, document: Document) -> None:
+        number = self._place("attempts", instance, number, document)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?)",
+            (instance, number, json.dumps(numbered(document, number))),
+        )
+        self._connection.execute(
+            "DELETE FROM attempts WHERE instance = ? AND number <= ?",
+            (instance, number - ATTEMPTS_MAX),
+        )
+
+    def _place(self, table: str, instance: object, number: int, document: Document) -> int:
+        """The number that the document goes under: its own, unless a different one has it."""
+        select = f"SELECT number, document FROM {table} WHERE instance IS ?1"  # noqa: S608
+        everywhere = "" if table == "attempts" else "OR TRUE"
+        mine = f"(instance IS ?1 {everywhere})"
+        there = self._connection.execute(
+            f"SELECT document FROM {table} WHERE number = ?2 AND {mine}",  # noqa: S608
+            (instance, number),
+        ).fetchone()
+        if there is None or is_same(table, json.loads(there[0]), document):
+            return number
+        newest = f"{select} ORDER BY number DESC LIMIT {LOOK_BACK}"
+        if table != "events":  # an event is written once, so it cannot be there already
+            for other, text in self._connection.execute(newest, (instance,)):
+                if is_same(table, json.loads(text), document):
+                    return int(other)
+        highest = f"SELECT max(number) FROM {table} WHERE {mine}"  # noqa: S608
+        (found,) = self._connection.execute(highest, (instance,)).fetchone()
+        return int(found) + 1
 
     def _documents(self, statement: str, values: tuple[object, ...]) -> list[Document]:
         rows = self._connection.execute(statement, values).fetchall()
