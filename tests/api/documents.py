@@ -45,6 +45,7 @@ def instance(name: str = "minimax-m25", **changes) -> Document:
         "gate": None,
         "decision": None,
         "restart_pending": False,
+        "next_try": None,
     }
     assert changes.keys() <= document.keys()
     return {**document, **changes}

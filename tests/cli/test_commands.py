@@ -119,6 +119,30 @@ def test_why_without_a_name_tells_of_those_that_do_not_serve_as_asked(start_serv
     assert "off" not in out.split()
 
 
+@pytest.mark.parametrize("words", [("why",), ("why", NAME), ("status",), ("status", NAME)])
+def test_what_is_wrong_with_the_daemon_stands_above_everything(start_server, warden, words):
+    def ill() -> FakeService:
+        conditions = ["history is in memory only: the disk is full"]
+        return FakeService(documents.status(documents.instance(), conditions=conditions))
+
+    out = warden(*words, "--socket", start_server(ill).path)[1]
+    assert "! history is in memory only: the disk is full\n" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("incidents", "99"), "vllm-warden incidents lists them"),
+        (("logs", NAME, "--attempt", "99"), f"vllm-warden status {NAME} lists its attempts"),
+    ],
+)
+def test_hints_are_commands_and_not_paths_of_the_api(server, warden, words, hint):
+    code, _, err = warden(*words, "--socket", server.path)
+    assert code == 2
+    assert hint in err
+    assert "GET " not in err
+
+
 def test_why_says_so_when_every_instance_serves_as_asked(start_server, warden):
     out = warden("why", "--socket", start_server(two_services).path)[1]
     assert out == "every instance serves as asked\n"

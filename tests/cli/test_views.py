@@ -14,7 +14,7 @@ from tests.api import documents as d
 from vllm_warden.api.service import Document
 from vllm_warden.cli.detail import detail
 from vllm_warden.cli.overview import overview, urgency
-from vllm_warden.cli.render import Style
+from vllm_warden.cli.render import Style, value
 from vllm_warden.cli.story import incident_story, price_in_words, story
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -56,6 +56,22 @@ WAITING = d.instance(
     gate={"text": "GPU 6 has 60.0 of 86.1 GiB free; pid 812 (alice, python) holds 35.6 GiB",
           "since": d.NOW - 45},
 )  # fmt: skip
+PORT_TAKEN = {
+    **WAITING,
+    "gpus": [],
+    "gate": {"text": "port 8000 is taken: pid 77 (python -m http.server)", "since": d.NOW - 45},
+}
+NO_MODEL = {
+    **WAITING,
+    "gpus": [],
+    "gate": {
+        "text": "instance.small.model = /mnt/m: there is no such directory",
+        "since": d.NOW - 45,
+    },
+}
+BACKOFF = d.instance("small", state="backoff", phase=None, since=d.NOW - 3, next_try=d.NOW + 40,
+                     reason="nothing explains it", memory={"used_bytes": {}})  # fmt: skip
+UNREADY = d.instance(state="unready", since=d.NOW - 30, reason="/health answers 500")
 STARTING = d.instance("cpu-model", state="starting", phase="load", gpus=[], since=d.NOW - 75,
                       memory={"used_bytes": {}})  # fmt: skip
 STOPPED = d.instance("old", state="stopped", wanted="stopped", gpus=[7], since=None, attempt=0,
@@ -126,6 +142,11 @@ VIEWS: dict[str, tuple[View, Document]] = {
     "why on hold": (story, {**d.instance(wanted="held"), **NOTHING}),
     "detail on hold": (detail, {**d.instance(wanted="held"), **NOTHING}),
     "why waiting": (story, {**WAITING, **NOTHING}),
+    "why waiting for a port": (story, {**PORT_TAKEN, **NOTHING}),
+    "why waiting for a model": (story, {**NO_MODEL, **NOTHING}),
+    "why backoff": (story, {**BACKOFF, **NOTHING}),
+    "detail backoff": (detail, {**BACKOFF, **NOTHING}),
+    "why unready": (story, {**UNREADY, **NOTHING}),
     "why healthy": (story, {**d.instance(), **NOTHING}),
     "incident with hostile text": (incident_story, HOSTILE),
 }  # fmt: skip
@@ -149,6 +170,23 @@ def test_colour_changes_no_letter(name):
     view, document = VIEWS[name]
     coloured = "\n".join(view(document, d.NOW, Style(colour=True)))
     assert ESCAPE.sub("", coloured) == "\n".join(view(document, d.NOW, Style()))
+
+
+def test_advice_at_the_gate_speaks_of_gpus_only_where_it_waits_for_them():
+    for entry in (PORT_TAKEN, NO_MODEL):
+        document: Any = {**entry, **NOTHING}
+        assert "GPU" not in "\n".join(story(document, d.NOW, Style()))
+
+
+def test_vllm_is_spelled_as_it_spells_itself():
+    diagnosis: Any = {**d.sampler_incident()["diagnosis"], "failure": "configuration_invalid"}  # type: ignore[dict-item]
+    incident: Any = d.sampler_incident(diagnosis=diagnosis)
+    text = "\n".join(incident_story(incident, d.NOW, Style()))
+    assert "vLLM refuses the configuration" in text
+
+
+def test_a_whole_number_is_shown_as_one():
+    assert [value(each) for each in (8192.0, 1048576.0, 0.9183)] == ["8192", "1048576", "0.9183"]
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,25 @@ def test_restart_waits_for_a_new_attempt_and_not_for_the_old_ready(start_server,
     assert (code, answer["outcome"], answer["instance"]["attempt"]) == (0, "reached", 5)
 
 
+@pytest.mark.parametrize(
+    ("verb", "state", "says"),
+    [("restart", "ready", True), ("start", "held", True), ("start", "ready", False),
+     ("stop", "ready", False), ("resume", "held", False)],
+)  # fmt: skip
+def test_a_hold_that_ends_unasked_is_said(start_server, warden, verb, state, says):
+    server = start_server(story({"state": state, "wanted": "held"}))
+    words = (verb, NAME, "--no-wait", "--socket", server.path)
+    assert (f"{verb} ends the hold" in warden(*words)[1]) is says
+
+
+def test_restart_says_that_it_ends_a_hold_while_it_waits(start_server, warden):
+    server = start_server(
+        story({"wanted": "held", "attempt": 4}, ("ready", {"state": "ready", "attempt": 5}))
+    )
+    code, out, _ = warden("restart", NAME, "--socket", server.path)
+    assert (code, out.splitlines()[0]) == (0, f"{NAME}: restart ends the hold")
+
+
 def test_stop_now_passes_the_option_and_waits_until_stopped(start_server, warden):
     server = start_server(
         story({}, ("stopping", {"state": "stopping"}), ("gone", {"state": "stopped"}))
@@ -154,8 +173,8 @@ def test_ctrl_c_only_detaches(start_server):
         pass
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=10)
-    assert process.returncode == 0
-    assert "start goes on" in err
+    assert process.returncode == 130
+    assert "nothing is undone, start goes on" in err
     assert [change.verb for change in server.service.changes] == ["start"]
 
 

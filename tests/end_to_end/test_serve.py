@@ -39,7 +39,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "WARDEN_SIMULATED_SPEED": "50", "VLLM_SIMULATED": "1"},
+            env={**os.environ, "WARDEN_SIMULATED_SPEED": "50"},
         )
         started.append(process)
         return process

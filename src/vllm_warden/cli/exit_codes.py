@@ -15,6 +15,8 @@ class ExitCode(IntEnum):
     REFUSED = 4
     BUG = 70
     """EX_SOFTWARE of sysexits(3)."""
+    INTERRUPTED = 130
+    """Ctrl-C ended the waiting, 128 + SIGINT as shells count; nothing was undone."""
 
 
 def of_http_status(status: int) -> ExitCode:

@@ -13,6 +13,7 @@ from vllm_warden import __version__
 from vllm_warden.api.client import ApiError, DaemonUnreachable
 from vllm_warden.cli.exit_codes import ExitCode, of_http_status
 from vllm_warden.cli.options import SOCKET_ENVIRONMENT, Globals
+from vllm_warden.cli.wording import hint_in_words
 
 COMMANDS = {
     "status": "status",
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DaemonUnreachable as error:
         return _complain(str(error), "", ExitCode.UNREACHABLE)
     except ApiError as error:
-        return _complain(str(error), error.hint, of_http_status(error.status))
+        return _complain(str(error), hint_in_words(error.hint), of_http_status(error.status))
     except Exception as error:  # noqa: BLE001 - the last place that can say it in one line
         return _bug(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from vllm_warden.cli.render import (
@@ -35,8 +36,7 @@ _LABEL = 10
 def overview(document: StatusDocument, now: float, style: Style) -> list[str]:
     """All lines; instances that do not serve as asked come first."""
     lines = [style.paint(_headline(document, now), "bold")]
-    for condition in document["daemon"]["conditions"]:
-        lines += wrapped(condition, style, "  ", "! ")
+    lines += condition_lines(document, style)
     for instance in sorted(document["instances"], key=urgency):
         lines += ["", *instance_lines(instance, now, style)]
     if document["gpus_problem"]:
@@ -44,6 +44,15 @@ def overview(document: StatusDocument, now: float, style: Style) -> list[str]:
     if document["gpus"]:
         lines += ["", *gpu_lines(document["gpus"], style)]
     return lines
+
+
+def condition_lines(document: StatusDocument, style: Style) -> list[str]:
+    """What is wrong with the daemon itself, one item each."""
+    return [
+        line
+        for condition in document["daemon"]["conditions"]
+        for line in wrapped(condition, style, "  ", "! ")
+    ]
 
 
 def urgency(instance: InstanceDocument) -> tuple[int, str]:
@@ -62,6 +71,8 @@ def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list
     lines = _title(instance, now, style)
     if instance["reason"]:
         lines += _labelled("why", instance["reason"], style)
+    if next_try := next_try_in_words(instance, now):
+        lines += _labelled("next try", next_try, style)
     if instance["wanted"] == "held" and instance["state"] != "held":
         lines += _labelled("hold", "it will not be relaunched when it ends", style)
     if gate := instance["gate"]:
@@ -77,6 +88,15 @@ def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list
     if instance["state"] in ("held", "failed"):
         lines += _labelled("more", f"vllm-warden why {instance['name']}", style)
     return lines
+
+
+def next_try_in_words(instance: InstanceDocument, now: float) -> str:
+    """When an instance in backoff is launched again; empty where that is not known."""
+    at = instance.get("next_try")
+    if instance["state"] != "backoff" or at is None:
+        return ""
+    clock = time.strftime("%H:%M:%S", time.localtime(at))
+    return f"in {duration(at - now)}, at {clock}"
 
 
 def setting_lines(instance: InstanceDocument, style: Style) -> list[str]:

@@ -18,7 +18,8 @@ Generated from the commands; rewrite it with `make docs`.
 
 `vllm-warden` is what people type; `vllm-wardend` is the daemon behind it. Commands that ask the
 daemon take `--socket PATH`, before or after the command, or `WARDEN_SOCKET`; the default is
-`/run/vllm-warden/api.sock`. Colour is used on terminals only, and not where `NO_COLOR` is set.
+`/run/vllm-warden/api.sock`, and where that is missing the one `vllm-warden serve` of yours that
+runs. Colour is used on terminals only, and not where `NO_COLOR` is set.
 
 | exit code | meaning |
 |---|---|
@@ -27,6 +28,7 @@ daemon take `--socket PATH`, before or after the command, or `WARDEN_SOCKET`; th
 | 2 | wrong arguments or configuration, an unknown instance included |
 | 3 | the daemon cannot be reached |
 | 4 | the daemon refused: not allowed, or not now |
+| 130 | Ctrl-C ended the waiting; what was asked for goes on |
 | 70 | a bug; run it again with `WARDEN_DEBUG=1` and report the traceback |
 
 Commands that change something wait until the state is reached and show what happens meanwhile.

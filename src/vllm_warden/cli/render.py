@@ -73,7 +73,8 @@ def value(setting: object) -> str:
     if isinstance(setting, bool):
         return "true" if setting else "false"
     if isinstance(setting, float):
-        return f"{setting:.6g}"
+        # 8192.0 is how JSON carries a count that came out of arithmetic
+        return str(int(setting)) if setting.is_integer() else f"{setting:.6g}"
     return harmless(str(setting))
 
 

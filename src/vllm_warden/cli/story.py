@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from vllm_warden.cli.advice import advice
 from vllm_warden.cli.detail import attempt_lines, local_time
+from vllm_warden.cli.overview import next_try_in_words
 from vllm_warden.cli.render import (
     Style,
     columns,
@@ -17,7 +19,7 @@ from vllm_warden.cli.render import (
     value,
     wrapped,
 )
-from vllm_warden.cli.wording import REMEDIES, failure_in_words
+from vllm_warden.cli.wording import REMEDIES, failure_in_words, sentence
 
 if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
     from vllm_warden.api.schema import (
@@ -34,6 +36,8 @@ CONSEQUENCES_SHOWN = 3
 def story(document: InstanceDetailDocument, now: float, style: Style) -> list[str]:
     """State and reason, what happened, proof, decision, what was tried, what is left to do."""
     lines = _headline(document, now, style)
+    if next_try := next_try_in_words(document, now):
+        lines += wrapped(f"The next try is {next_try}.", style, "  ")
     incident = document["incident"]
     if incident is not None:
         lines += ["", *incident_story(incident, now, style)]
@@ -42,7 +46,7 @@ def story(document: InstanceDetailDocument, now: float, style: Style) -> list[st
     if len(document["attempts"]) > 1 or incident is not None:
         tried = attempt_lines(document["attempts"], now, style)
         lines += _section("What was tried", tried, style)
-    return lines + _section("What you can do", _advice(document, style), style)
+    return lines + _section("What you can do", advice(document, style), style)
 
 
 def incident_story(incident: IncidentDocument, now: float, style: Style) -> list[str]:
@@ -54,7 +58,7 @@ def incident_story(incident: IncidentDocument, now: float, style: Style) -> list
     )
     lines = [style.paint(title, "bold"), f"  {local_time(incident['opened'])}"]
     words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
-    lines += wrapped(f"{words[:1].upper()}{words[1:]}.", style, "  ")
+    lines += wrapped(f"{sentence(words)}.", style, "  ")
     if summary := diagnosis.get("summary"):
         lines += wrapped(summary, style, "  ")
     lines += wrapped(_facts(incident, diagnosis), style, "  ")
@@ -81,7 +85,8 @@ def proof_lines(proof: list[ProofDocument], style: Style) -> list[str]:
 
 def _headline(document: InstanceDetailDocument, now: float, style: Style) -> list[str]:
     state = document["state"] + (" (degraded)" if document["degraded"] else "")
-    text = f"{document['name']} {'has' if document['state'] == 'failed' else 'is'} {state}"
+    verb = {"failed": "has", "backoff": "is in"}.get(document["state"], "is")
+    text = f"{document['name']} {verb} {state}"
     if document["since"] is not None:
         text += f" for {duration(now - document['since'])}"
     if document["attempt"]:
@@ -161,50 +166,6 @@ def price_in_words(price: Mapping[str, object]) -> str:
     if price.get("note"):
         words.append(str(price["note"]))
     return ", ".join(words)
-
-
-def _advice(document: InstanceDetailDocument, style: Style) -> list[str]:
-    """What a person can do from this state; empty where nothing is left to do."""
-    name, state = document["name"], document["state"]
-    words: list[str] = []
-    options = _options(document)
-    if state == "held":
-        words = [
-            *(options or ["do what the reason above asks for (or change the configuration)"]),
-            f"then: vllm-warden resume {name}",
-        ]
-    elif state == "failed":
-        words = [
-            *(options or ["correct what the reason above names in the configuration file"]),
-            (
-                "then restart the daemon, which reads the file at its start; an unchanged file: "
-                f"vllm-warden start {name}"
-            ),
-        ]
-    elif state == "waiting" and document["gate"]:
-        words = [
-            "wait: it starts by itself once the GPUs are free",
-            f"or free them yourself; or give up on it: vllm-warden stop {name}",
-        ]
-    elif state == "stopped":
-        words = [f"vllm-warden start {name}"]
-    elif document["degraded"]:
-        words = [
-            "nothing is urgent: it serves with the settings in force",
-            "to make them the asked ones, write them into the configuration file",
-        ]
-    lines = [line for each in words for line in wrapped(each, style, "    ", "  - ")]
-    if document["incident"] is not None and lines:
-        number = document["incident"]["number"]
-        lines.append(f"  - all of it: vllm-warden incidents {number}; vllm-warden logs {name}")
-    return lines
-
-
-def _options(document: InstanceDetailDocument) -> list[str]:
-    """What the decision offers a person, most promising first."""
-    incident = document["incident"]
-    decision = document["decision"] or (incident["decision"] if incident else None)
-    return decision.get("options", []) if decision else []
 
 
 def _section(title: str, lines: list[str], style: Style) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 FAILURES = {
     "none": "nothing failed",
     "gpu_out_of_memory": "out of GPU memory",
@@ -72,3 +74,14 @@ def failure_in_words(failure: object, phase: object, site: object) -> str:
     if site is not None:
         words += f", for {SITES.get(str(site), str(site))}"
     return words
+
+
+def sentence(words: str) -> str:
+    """With a capital where that spells no name wrongly (it is vLLM, never VLLM)."""
+    return words if words.startswith("vLLM") else f"{words[:1].upper()}{words[1:]}"
+
+
+def hint_in_words(hint: str) -> str:
+    """The API's hints name its own paths; people at a terminal have commands."""
+    hint = hint.replace("GET /v1/incidents lists them", "vllm-warden incidents lists them")
+    return re.sub(r"GET /v1/instances/([\w-]+) lists", r"vllm-warden status \1 lists", hint)

@@ -52,7 +52,10 @@ def register(app: click.Group) -> None:
 def start(
     *, name: str, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
 ) -> None:
-    """Start an instance and wait until it is ready. Ctrl-C only stops the waiting."""
+    """Start an instance and wait until it is ready. Ctrl-C only stops the waiting.
+
+    An instance that is held is started too, and its hold ends.
+    """
     goal = None if no_wait else Goal("ready")
     _change(client_of(socket), name, "start", as_json=as_json, goal=goal, timeout_seconds=timeout)
 
@@ -98,7 +101,10 @@ def stop(
 def restart(
     *, name: str, now: bool, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
 ) -> None:
-    """Stop an instance, start it with the current configuration, wait until it is ready."""
+    """Stop an instance, start it with the current configuration, wait until it is ready.
+
+    A hold ends with it.
+    """
     _change(
         client_of(socket),
         name,
@@ -153,26 +159,40 @@ def _change(
     before = client.get(path)
     event = client.post(f"{path}/{verb}", options)["event"]
     number = event if isinstance(event, int) else 0
+    ends_hold = _ended_hold(before, verb)
     if goal is None:
-        print(json.dumps({"event": number}) if as_json else f"{name}: {verb} accepted")
+        accepted = f"{name}: {verb} accepted" + (f"; {ends_hold}" if ends_hold else "")
+        print(json.dumps({"event": number}) if as_json else accepted)
         return
 
     def tell(text: str) -> None:
         print(f"{name}: {harmless(text)}", file=sys.stderr if as_json else sys.stdout, flush=True)
 
+    if ends_hold:
+        tell(ends_hold)
     try:
         outcome, now = wait_for(
             client, before, number, goal, timeout_seconds=timeout_seconds, tell=tell
         )
     except KeyboardInterrupt:
-        print(f"\n{name}: {verb} goes on; vllm-warden events -f shows it", file=sys.stderr)
-        return
+        print(
+            f"\n{name}: nothing is undone, {verb} goes on; vllm-warden events -f shows it",
+            file=sys.stderr,
+        )
+        raise SystemExit(ExitCode.INTERRUPTED) from None
     if as_json:
         print(json.dumps({"event": number, "outcome": outcome, "instance": now}, indent=2))
     else:
         print(_verdict(name, outcome, now))
     if outcome != "reached":
         raise SystemExit(ExitCode.NO)
+
+
+def _ended_hold(before: Json, verb: str) -> str:
+    """A hold that ends although nobody typed ``resume`` is said aloud."""
+    held = before.get("wanted") == "held"
+    ends = held and (verb == "restart" or (verb == "start" and before["state"] == "held"))
+    return f"{verb} ends the hold" if ends else ""
 
 
 def _verdict(name: str, outcome: str, now: Json) -> str:

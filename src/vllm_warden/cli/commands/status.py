@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from vllm_warden.api.client import Json
 from vllm_warden.cli.options import (
     client_of,
     examples,
@@ -52,15 +53,18 @@ def status(
     if as_json:
         print(json.dumps(document, indent=2))
         return
-    print("\n".join(_lines(document, one=name is not None)))
+    print("\n".join(_lines(document, client.get("/v1/status") if name else None)))
 
 
-def _lines(document: dict[str, object], *, one: bool) -> list[str]:
+def _lines(document: Json, whole: Json | None) -> list[str]:
+    """The overview, or one instance below the conditions of the whole."""
+    from vllm_warden.cli.overview import condition_lines, overview  # noqa: PLC0415 - not with --json
+
     style, now = style_of_stdout(), time.time()
-    if one:
-        from vllm_warden.cli.detail import detail  # noqa: PLC0415 - not for the overview
+    if whole is None:
+        return overview(cast("StatusDocument", document), now, style)
+    from vllm_warden.cli.detail import detail  # noqa: PLC0415 - not for the overview
 
-        return detail(cast("InstanceDetailDocument", document), now, style)
-    from vllm_warden.cli.overview import overview  # noqa: PLC0415 - not with --json
-
-    return overview(cast("StatusDocument", document), now, style)
+    conditions = condition_lines(cast("StatusDocument", whole), style)
+    lines = detail(cast("InstanceDetailDocument", document), now, style)
+    return [*conditions, *([""] if conditions else []), *lines]

@@ -18,11 +18,12 @@ from vllm_warden.cli.options import (
     optional_name_argument,
     socket_option,
 )
+from vllm_warden.cli.overview import condition_lines
 from vllm_warden.cli.render import style_of_stdout
 from vllm_warden.cli.story import story
 
 if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
-    from vllm_warden.api.schema import InstanceDetailDocument
+    from vllm_warden.api.schema import InstanceDetailDocument, StatusDocument
 
 
 def register(app: click.Group) -> None:
@@ -52,6 +53,9 @@ def why(
         print(json.dumps(documents[0] if name else {"instances": documents}, indent=2))
         return
     style, now = style_of_stdout(), time.time()
+    whole = cast("StatusDocument", client.get("/v1/status"))
+    conditions = condition_lines(whole, style)
+    print("".join(f"{line}\n" for line in conditions), end="\n" if conditions else "")
     blocks = [
         "\n".join(story(cast("InstanceDetailDocument", each), now, style)) for each in documents
     ]
