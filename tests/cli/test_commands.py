@@ -63,7 +63,18 @@ def test_the_socket_may_stand_before_or_after_the_command_or_in_the_environment(
 def test_no_daemon_is_exit_3_and_says_how_to_start_it(warden, tmp_path):
     code, out, err = warden("status", "--socket", str(tmp_path / "none.sock"))
     assert (code, out) == (3, "")
-    assert "systemctl start vllm-warden" in err
+    assert "vllm-wardend --config" in err
+    assert "vllm-warden serve" in err
+    assert "systemctl" not in err
+
+
+def test_what_is_no_socket_is_called_so(warden, tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file", "/dev/null"):
+        code, _, err = warden("status", "--socket", str(path))
+        assert (code, "that is no socket" in err) == (3, True)
+    code, _, err = warden("status", "--socket", "/tmp/" + "x" * 200)
+    assert (code, "more than 107 bytes" in err) == (3, True)
 
 
 def test_wrong_use_is_exit_2(server, warden):

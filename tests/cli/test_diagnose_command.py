@@ -49,6 +49,25 @@ def test_no_failure_is_exit_code_1(run) -> None:
     assert run(FINE).returncode == 1
 
 
+@pytest.mark.parametrize("text", [b"", bytes(range(256)) * 50, b"hello\nworld\n"])
+def test_a_file_without_any_record_of_vllms_is_not_called_healthy(run, text) -> None:
+    done = run("-", text=text)
+    assert (done.returncode, done.stdout) == (1, "no vLLM record recognised in -\n")
+    document = json.loads(run("--json", "-", text=text).stdout)
+    assert (document["failure"], document["confidence"]) == ("none", "likely")
+    healthy = json.loads(run("--json", FINE).stdout)
+    assert healthy["confidence"] == "certain"
+
+
+def test_people_see_whole_numbers_and_lines_that_fit(run, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for sample in sorted(SAMPLES.glob("*/composed.log")):
+        text = run(sample).stdout
+        changes = [line for line in text.splitlines() if " -> " in line]
+        assert not [line for line in changes if ".0" in line.replace("0.0", "")]
+        assert not [line for line in text.splitlines() if "no use:" in line and len(line) > 80]
+
+
 def test_standard_input_is_read_for_a_dash(run) -> None:
     done = run("--json", "-", text=OOM.read_bytes())
     assert json.loads(done.stdout)["signature"] == "sampler-warmup-oom"

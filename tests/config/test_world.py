@@ -7,7 +7,7 @@ import pytest
 from vllm_warden.config.settings import DaemonSettings
 from vllm_warden.config.translate import Translated
 from vllm_warden.config.world import (
-    WorldFaultKind,
+    ObstacleKind,
     admin_uids,
     daemon_faults,
     instance_faults,
@@ -48,7 +48,7 @@ def test_nothing_is_said_where_everything_is_there(fine):
 def test_a_missing_model_directory_may_still_come(fine, tmp_path):
     fault = only(world_faults(replace(fine, model=f"{tmp_path}/mnt/model")))
 
-    assert fault.kind is WorldFaultKind.MODEL_DIRECTORY
+    assert fault.kind is ObstacleKind.MODEL_DIRECTORY
     assert not fault.hopeless
     assert fault.hint == f"{tmp_path} exists; is a mount missing?"
 
@@ -56,7 +56,7 @@ def test_a_missing_model_directory_may_still_come(fine, tmp_path):
 def test_a_directory_without_a_model_in_it_may_be_a_mount_point(fine, tmp_path):
     fault = only(world_faults(replace(fine, model=str(tmp_path))))
 
-    assert fault.kind is WorldFaultKind.MODEL_DIRECTORY
+    assert fault.kind is ObstacleKind.MODEL_DIRECTORY
     assert not fault.hopeless
 
 
@@ -76,7 +76,7 @@ def test_a_hugging_face_id_is_left_to_the_engine(fine):
 def test_a_missing_program_is_hopeless(fine, word, reason):
     fault = only(world_faults(replace(fine, command=(word, "serve"))))
 
-    assert fault.kind is WorldFaultKind.PROGRAM
+    assert fault.kind is ObstacleKind.PROGRAM
     assert fault.hopeless
     assert fault.reason == reason
 
@@ -101,7 +101,7 @@ def test_a_program_is_found_on_the_path_that_the_engine_gets(fine, tmp_path):
 def test_an_unknown_user_is_hopeless(fine):
     fault = only(world_faults(replace(fine, user="no-such-user")))
 
-    assert fault.kind is WorldFaultKind.USER
+    assert fault.kind is ObstacleKind.USER
     assert fault.hopeless
 
 
@@ -131,7 +131,7 @@ def test_a_port_that_another_program_holds_may_come_free(fine):
         fault = only(world_faults(replace(fine, port=port)))
         of_our_own_engine = world_faults(replace(fine, port=port), own_ports={port})
 
-    assert fault.kind is WorldFaultKind.PORT
+    assert fault.kind is ObstacleKind.PORT
     assert fault.reason == "another program listens on it"
     assert not fault.hopeless
     assert of_our_own_engine == ()
@@ -146,7 +146,7 @@ def test_an_address_of_another_machine_is_named(fine):
 def test_an_unreadable_environment_file_is_hopeless(fine):
     fault = only(instance_faults(Translated(fine, problem="permission denied")))
 
-    assert fault.kind is WorldFaultKind.ENVIRONMENT_FILE
+    assert fault.kind is ObstacleKind.ENVIRONMENT_FILE
     assert fault.hopeless
 
 
@@ -154,7 +154,7 @@ def test_a_state_directory_that_cannot_be_made_names_path_and_user():
     faults = daemon_faults(DaemonSettings(state_directory="/proc/warden", log_backend="file"))
 
     fault = only(faults)
-    assert fault.kind is WorldFaultKind.STATE_DIRECTORY
+    assert fault.kind is ObstacleKind.STATE_DIRECTORY
     assert "/proc" in fault.reason
 
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import socket
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 DEFAULT_SOCKET = "/run/vllm-warden/api.sock"
+PATH_MAX_BYTES = 107
+"""sockaddr_un.sun_path holds 108 bytes with the final NUL (unix(7))."""
+STARTS = "vllm-wardend --config FILE, or vllm-warden serve MODEL ..."
 TIMEOUT_SECONDS = 10.0
 ANSWER_MAX_BYTES = 64 * 1024 * 1024
 
@@ -194,16 +199,28 @@ def _target(path: str, query: Mapping[str, object] | None) -> str:
 def _why_unreachable(path: str, error: OSError) -> str:
     """One sentence on why nothing answers, one on what to do."""
     start = f"cannot reach the daemon on {path}:"
+    if len(os.fsencode(path)) > PATH_MAX_BYTES:
+        return f"{start} the path has more than {PATH_MAX_BYTES} bytes; no socket can be there"
     if error.errno == errno.EACCES:
         return f"{start} permission denied; {_who_may_connect(path)}"
-    if error.errno == errno.ENOENT:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return (
-            f"{start} no such socket; start it (systemctl start vllm-warden), or name the right "
-            "one with --socket PATH or WARDEN_SOCKET"
+            f"{start} no such socket; start a daemon ({STARTS}), or name the right socket with "
+            "--socket PATH or WARDEN_SOCKET; a daemon that runs although its socket was deleted "
+            "makes a new one when it is restarted"
         )
+    if not _is_socket(path):
+        return f"{start} that is no socket; name the daemon's with --socket PATH or WARDEN_SOCKET"
     if error.errno == errno.ECONNREFUSED:
-        return f"{start} it is not running; start it (systemctl start vllm-warden)"
-    return f"{start} {error.strerror or error}; look at it with systemctl status vllm-warden"
+        return f"{start} it is not running; start it ({STARTS})"
+    return f"{start} {error.strerror or error}; its own log says more"
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(Path(path).stat().st_mode)
+    except OSError:
+        return True  # not known to be anything else
 
 
 def _who_may_connect(path: str) -> str:

@@ -15,8 +15,17 @@ ANSWER_SECONDS = 1.0
 
 
 def state_home() -> Path:
-    """Where a user's programs keep state (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    """Where a user's programs keep state (XDG base directory specification).
+
+    Raises click.UsageError for a user without a home, as a container's number can be.
+    """
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    except RuntimeError:
+        raise click.UsageError(
+            "cannot tell where to keep state: this user has no home directory; "
+            "set --state-directory or XDG_STATE_HOME"
+        ) from None
 
 
 def find_socket() -> str:
@@ -26,7 +35,10 @@ def find_socket() -> str:
     """
     if Path(DEFAULT_SOCKET).exists():
         return DEFAULT_SOCKET
-    found = live_sockets(state_home() / "vllm-warden")
+    try:
+        found = live_sockets(state_home() / "vllm-warden")
+    except click.UsageError:
+        found = []
     if len(found) > 1:
         lines = "\n".join(f"  {choice(path)}" for path in found)
         raise click.UsageError(f"which daemon? several run; choose one:\n{lines}")

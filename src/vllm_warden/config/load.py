@@ -24,6 +24,8 @@ from vllm_warden.config.wording import Fault, dotted, faults
 
 DEFAULT_PATH = Path("/etc/vllm-warden/config.toml")
 
+NO_FILE = "name a file that exists: vllm-warden check-config FILE, vllm-wardend --config FILE"
+
 _POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
@@ -57,7 +59,7 @@ def _read(path: Path) -> str:
         reason, hint = "it is not UTF-8 text", ""
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        hint = "name another file with --config" if isinstance(error, FileNotFoundError) else ""
+        hint = NO_FILE if isinstance(error, FileNotFoundError) else ""
     raise ConfigurationInvalid((ConfigurationError(str(path), "", None, reason, hint=hint),))
 
 

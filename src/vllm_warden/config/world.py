@@ -23,7 +23,7 @@ from vllm_warden.config.translate import Translated
 from vllm_warden.core.plan.spec import InstanceSpec
 
 
-class WorldFaultKind(StrEnum):
+class ObstacleKind(StrEnum):
     """What is missing or in the way."""
 
     MODEL_DIRECTORY = "model_directory"
@@ -37,13 +37,13 @@ class WorldFaultKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorldFault:
+class Obstacle:
     """One thing that the world lacks; ``key`` is the dotted TOML path of the setting concerned.
 
     ``hopeless`` True: waiting cannot help, a person must change something.
     """
 
-    kind: WorldFaultKind
+    kind: ObstacleKind
     key: str
     value: str
     reason: str
@@ -58,13 +58,13 @@ class WorldFault:
 
 def instance_faults(
     translated: Translated, gpus: Sequence[tuple[int, str]] | None = None
-) -> tuple[WorldFault, ...]:
+) -> tuple[Obstacle, ...]:
     """Everything against one configured instance, its environment file included."""
     faults = world_faults(translated.spec, gpus)
     if translated.problem is None:
         return faults
-    secrets = WorldFault(
-        WorldFaultKind.ENVIRONMENT_FILE,
+    secrets = Obstacle(
+        ObstacleKind.ENVIRONMENT_FILE,
         f"instance.{translated.spec.name}.environment_file",
         str(translated.environment_file),
         translated.problem,
@@ -79,7 +79,7 @@ def world_faults(
     gpus: Sequence[tuple[int, str]] | None = None,
     *,
     own_ports: Collection[int] = (),
-) -> tuple[WorldFault, ...]:
+) -> tuple[Obstacle, ...]:
     """Everything against one instance, hopeless or not, in the order of its keys.
 
     ``gpus`` are index and UUID of each GPU that NVML reports; None where nobody asked NVML, and
@@ -88,7 +88,7 @@ def world_faults(
     return tuple(_checks(spec, gpus, own_ports))
 
 
-def daemon_faults(daemon: DaemonSettings) -> tuple[WorldFault, ...]:
+def daemon_faults(daemon: DaemonSettings) -> tuple[Obstacle, ...]:
     """What keeps the daemon itself from running: its state directory and its log backend."""
     return tuple(_daemon_checks(daemon))
 
@@ -121,7 +121,7 @@ def admin_uids(admins: Sequence[int | str]) -> tuple[frozenset[int], tuple[str, 
 
 def _checks(
     spec: InstanceSpec, gpus: Sequence[tuple[int, str]] | None, own_ports: Collection[int]
-) -> Iterator[WorldFault]:
+) -> Iterator[Obstacle]:
     for check in (_model, _programs, _user):
         yield from check(spec)
     if gpus is not None:
@@ -130,7 +130,7 @@ def _checks(
         yield from _port(spec)
 
 
-def _model(spec: InstanceSpec) -> Iterator[WorldFault]:
+def _model(spec: InstanceSpec) -> Iterator[Obstacle]:
     if not spec.model.startswith(("/", "./", "../")):
         return  # a Hugging Face id, which the engine resolves
     key, path = f"instance.{spec.name}.model", Path(spec.model)
@@ -138,11 +138,11 @@ def _model(spec: InstanceSpec) -> Iterator[WorldFault]:
         is_there = path.exists()
     except OSError as error:  # a path component that may not be searched, or a dead mount
         reason = (error.strerror or str(error)).lower()
-        yield WorldFault(WorldFaultKind.MODEL_DIRECTORY, key, spec.model, reason, hopeless=False)
+        yield Obstacle(ObstacleKind.MODEL_DIRECTORY, key, spec.model, reason, hopeless=False)
         return
     if not is_there:
-        yield WorldFault(
-            WorldFaultKind.MODEL_DIRECTORY,
+        yield Obstacle(
+            ObstacleKind.MODEL_DIRECTORY,
             key,
             spec.model,
             "there is no such directory",
@@ -150,8 +150,8 @@ def _model(spec: InstanceSpec) -> Iterator[WorldFault]:
             hint=f"{_nearest_parent(path)} exists; is a mount missing?",
         )
     elif path.is_dir() and not any((path / name).exists() for name in _MODEL_FILES):
-        yield WorldFault(
-            WorldFaultKind.MODEL_DIRECTORY,
+        yield Obstacle(
+            ObstacleKind.MODEL_DIRECTORY,
             key,
             spec.model,
             f"it holds none of {', '.join(_MODEL_FILES)}",
@@ -168,7 +168,7 @@ def _nearest_parent(path: Path) -> Path:
     return next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
 
 
-def _programs(spec: InstanceSpec) -> Iterator[WorldFault]:
+def _programs(spec: InstanceSpec) -> Iterator[Obstacle]:
     """The first word is what is executed; a wrapper executes the first word named vllm."""
     search = spec.environment.get("PATH", os.environ.get("PATH", os.defpath))
     named = [word for word in spec.command[1:] if PurePath(word).name == "vllm"]
@@ -177,8 +177,8 @@ def _programs(spec: InstanceSpec) -> Iterator[WorldFault]:
             continue
         is_path = "/" in word
         reason = _why_not_executable(Path(word)) if is_path else "it is not on PATH"
-        yield WorldFault(
-            WorldFaultKind.PROGRAM,
+        yield Obstacle(
+            ObstacleKind.PROGRAM,
             f"instance.{spec.name}.command",
             word,
             reason,
@@ -196,20 +196,20 @@ def _why_not_executable(path: Path) -> str:
         return (error.strerror or str(error)).lower()
 
 
-def _user(spec: InstanceSpec) -> Iterator[WorldFault]:
+def _user(spec: InstanceSpec) -> Iterator[Obstacle]:
     if spec.user is None:
         return
     key = f"instance.{spec.name}.user"
     if not _user_exists(spec.user):
         reason = "there is no such user"
-        yield WorldFault(
-            WorldFaultKind.USER, key, spec.user, reason, hopeless=True,
+        yield Obstacle(
+            ObstacleKind.USER, key, spec.user, reason, hopeless=True,
             hint=f"useradd --system --create-home {spec.user}",
         )  # fmt: skip
     elif os.geteuid() not in (0, pwd.getpwnam(spec.user).pw_uid):
         reason = "only root may start programs as somebody else"
-        yield WorldFault(
-            WorldFaultKind.USER, key, spec.user, reason, hopeless=True,
+        yield Obstacle(
+            ObstacleKind.USER, key, spec.user, reason, hopeless=True,
             hint="leave user out, or run the daemon as root",
         )  # fmt: skip
 
@@ -222,13 +222,13 @@ def _user_exists(name: str) -> bool:
     return True
 
 
-def _gpus(spec: InstanceSpec, known: Sequence[tuple[int, str]]) -> Iterator[WorldFault]:
+def _gpus(spec: InstanceSpec, known: Sequence[tuple[int, str]]) -> Iterator[Obstacle]:
     names = {name for gpu in known for name in gpu}
     present = ", ".join(str(index) for index, _ in known) or "none"
     for position, gpu in enumerate(spec.gpus):
         if gpu not in names:
-            yield WorldFault(
-                WorldFaultKind.GPU,
+            yield Obstacle(
+                ObstacleKind.GPU,
                 f"instance.{spec.name}.gpus[{position}]",
                 str(gpu),
                 f"this host has no such GPU (indices present: {present})",
@@ -236,7 +236,7 @@ def _gpus(spec: InstanceSpec, known: Sequence[tuple[int, str]]) -> Iterator[Worl
             )
 
 
-def _port(spec: InstanceSpec) -> Iterator[WorldFault]:
+def _port(spec: InstanceSpec) -> Iterator[Obstacle]:
     family = socket.AF_INET6 if ":" in spec.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         # As vLLM binds: connections in TIME_WAIT are no obstacle, a listener is.
@@ -247,7 +247,7 @@ def _port(spec: InstanceSpec) -> Iterator[WorldFault]:
             yield _port_fault(spec, error)
 
 
-def _port_fault(spec: InstanceSpec, error: OSError | UnicodeError) -> WorldFault:
+def _port_fault(spec: InstanceSpec, error: OSError | UnicodeError) -> Obstacle:
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EADDRINUSE:
         reason, hint = "another program listens on it", f"see who: ss -ltnp 'sport = :{spec.port}'"
@@ -259,16 +259,16 @@ def _port_fault(spec: InstanceSpec, error: OSError | UnicodeError) -> WorldFault
         )
         hint = "host is an address of this machine"
     key = f"instance.{spec.name}.port"
-    return WorldFault(WorldFaultKind.PORT, key, str(spec.port), reason, hopeless=False, hint=hint)
+    return Obstacle(ObstacleKind.PORT, key, str(spec.port), reason, hopeless=False, hint=hint)
 
 
-def _daemon_checks(daemon: DaemonSettings) -> Iterator[WorldFault]:
+def _daemon_checks(daemon: DaemonSettings) -> Iterator[Obstacle]:
     directory = Path(daemon.state_directory)
     place = directory if directory.exists() else _nearest_parent(directory)
     if not _is_writable(place):
         user = _own_name()
-        yield WorldFault(
-            WorldFaultKind.STATE_DIRECTORY,
+        yield Obstacle(
+            ObstacleKind.STATE_DIRECTORY,
             "daemon.state_directory",
             daemon.state_directory,
             f"{place} is not writable for user {user}",
@@ -276,8 +276,8 @@ def _daemon_checks(daemon: DaemonSettings) -> Iterator[WorldFault]:
             hint=f"mkdir -p {directory} && chown {user} {directory}, or set another one",
         )
     if daemon.log_backend == "journal" and not _has_journal_module():
-        yield WorldFault(
-            WorldFaultKind.LOG_BACKEND,
+        yield Obstacle(
+            ObstacleKind.LOG_BACKEND,
             "daemon.log_backend",
             "journal",
             "the Python module systemd is not installed",

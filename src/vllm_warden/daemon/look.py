@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from vllm_warden.config.world import WorldFaultKind, instance_faults
+from vllm_warden.config.world import ObstacleKind, instance_faults
 from vllm_warden.core.lifecycle.events import GateReported
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import GpuReading, Phase
@@ -24,7 +24,7 @@ BEFORE_KV_CACHE = frozenset(
         *(Phase.PROFILE, Phase.KV_PLAN),
     }
 )
-SEEN_BY_THE_GATE = frozenset({WorldFaultKind.GPU, WorldFaultKind.PORT})
+SEEN_BY_THE_GATE = frozenset({ObstacleKind.GPU, ObstacleKind.PORT})
 """These the gate looks at itself, with holders' names."""
 
 

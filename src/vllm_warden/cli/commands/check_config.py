@@ -15,7 +15,7 @@ from vllm_warden.config.load import DEFAULT_PATH, load
 from vllm_warden.config.settings import Configuration
 from vllm_warden.config.translate import Translated, translate
 from vllm_warden.config.world import (
-    WorldFault,
+    Obstacle,
     admin_uids,
     daemon_faults,
     engine_user,
@@ -73,7 +73,7 @@ def _report_invalid(path: Path, invalid: ConfigurationInvalid, *, as_json: bool)
 
 def _world(
     configuration: Configuration, instances: tuple[Translated, ...]
-) -> tuple[tuple[WorldFault, ...], tuple[str, ...]]:
+) -> tuple[tuple[Obstacle, ...], tuple[str, ...]]:
     faults = [*daemon_faults(configuration.daemon)]
     warnings: list[str] = []
     for one in instances:
@@ -97,7 +97,7 @@ def _command(spec: InstanceSpec) -> str:
 def _document(
     path: Path,
     instances: tuple[Translated, ...],
-    faults: tuple[WorldFault, ...],
+    faults: tuple[Obstacle, ...],
     warnings: tuple[str, ...],
     commands: dict[str, str] | None,
 ) -> str:
@@ -127,7 +127,7 @@ def _document(
 def _print(
     path: Path,
     instances: tuple[Translated, ...],
-    faults: tuple[WorldFault, ...],
+    faults: tuple[Obstacle, ...],
     warnings: tuple[str, ...],
     commands: dict[str, str] | None,
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.options import examples, json_option
-from vllm_warden.cli.render import harmless, size, style_of_stdout, wrapped
+from vllm_warden.cli.render import harmless, size, style_of_stdout, value, wrapped
 from vllm_warden.cli.wording import failure_in_words
 from vllm_warden.core.decide.advice import advise
 from vllm_warden.core.decide.decision import Decision
@@ -21,11 +22,14 @@ from vllm_warden.core.diagnose.classify import diagnose as find_cause
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.document import document
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
+from vllm_warden.core.diagnose.grammar import parse
 from vllm_warden.core.diagnose.redact import redact
-from vllm_warden.core.model import Failure
+from vllm_warden.core.model import Confidence, Failure
 
 FILE_BYTES_LIMIT = 256 << 20
 """Of a longer log only the end is read: the death stands there."""
+RECORDS_LOOKED_AT = 200_000
+"""vLLM writes a record in its first lines; a file without one so far has none."""
 
 
 def register(app: click.Group) -> None:
@@ -59,7 +63,7 @@ def diagnose(files: Sequence[str], *, as_json: bool) -> int:
             print(f"vllm-warden: cannot read {name}: {error.strerror or error}", file=sys.stderr)
             print("  give log files that exist, or - for standard input", file=sys.stderr)
             return ExitCode.USAGE
-        diagnosis = find_cause(evidence)
+        diagnosis = _of_what_was_recognised(find_cause(evidence), evidence, name)
         has_failed = diagnosis.failure is not Failure.NONE
         decision = advise(diagnosis, evidence) if has_failed else None
         found = found or has_failed
@@ -89,9 +93,31 @@ def evidence_of(name: str) -> Evidence:
     return Evidence(records=records, settings=asked_settings(records))
 
 
+def _of_what_was_recognised(diagnosis: Diagnosis, evidence: Evidence, name: str) -> Diagnosis:
+    """Nothing found in a file that is no log of vLLM's does not mean that nothing failed."""
+    if diagnosis.failure is not Failure.NONE or has_records(evidence.records):
+        return diagnosis
+    return replace(
+        diagnosis,
+        confidence=Confidence.LIKELY,
+        summary=f"no vLLM record recognised in {harmless(name)}",
+    )
+
+
+def has_records(records: Sequence[LogRecord]) -> bool:
+    """True when some line has the form of a record of vLLM's own loggers."""
+    return any(
+        line.source
+        for record in records[:RECORDS_LOOKED_AT]
+        for line in parse(record.number, record.text)
+    )
+
+
 def _lines(name: str, diagnosis: Diagnosis, decision: Decision | None) -> list[str]:
     style = style_of_stdout()
     words = failure_in_words(diagnosis.failure, diagnosis.phase, diagnosis.site)
+    if diagnosis.failure is Failure.NONE and diagnosis.confidence is Confidence.LIKELY:
+        return [diagnosis.summary]
     lines = [f"{name}: {style.paint(words, 'bold')}"]
     lines += wrapped(harmless(diagnosis.summary), style, "  ")
     facts = [f"confidence {diagnosis.confidence}"]
@@ -111,8 +137,9 @@ def _lines(name: str, diagnosis: Diagnosis, decision: Decision | None) -> list[s
             f"advice: {decision.remedy.replace('_', ' ')}: {decision.reason}", style, "  "
         )
         lines += [
-            f"    {change.setting}: {change.before} -> {change.after}"
+            f"    {change.setting}: {value(change.before)} -> {value(change.after)}"
             for change in decision.changes
         ]
-        lines += [f"    no use: {one.setting}: {one.why}" for one in decision.useless]
+        for one in decision.useless:
+            lines += wrapped(f"no use: {one.setting}: {one.why}", style, "      ", "    ")
     return lines
