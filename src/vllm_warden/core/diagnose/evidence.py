@@ -16,7 +16,8 @@ NEWEST_BYTES_MAX = 8 << 20
 class LogRecord:
     """One line as the journal (or log file) gave it, without its line end.
 
-    ``text`` is already redacted, and of a long line only its begin (``long_line``). ``pid`` is the writer's, where the backend knows it.
+    ``text`` is already redacted, and of a long line only its begin (``long_line``). ``pid`` is the
+    writer's, where the backend knows it.
     ``number`` counts lines of the attempt from 1.
     """
 
@@ -35,7 +36,7 @@ class LogRecord:
 def newest(
     records: Iterable[LogRecord], last_lines: int | None, bytes_max: int = NEWEST_BYTES_MAX
 ) -> tuple[LogRecord, ...]:
-    """The last records, oldest first: so many, and not more than so many bytes; None: really all."""
+    """The last so many records, oldest first, within so many bytes; with None really all."""
     if last_lines is None:
         return tuple(records)
     kept: deque[LogRecord] = deque()

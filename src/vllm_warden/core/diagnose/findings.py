@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, Raises
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
-from vllm_warden.core.diagnose.grammar import LogLine, parse
+from vllm_warden.core.diagnose.grammar import LINES_PER_RECORD, LogLine, looks_like_json, parse
 from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
 from vllm_warden.core.diagnose.places import site_of
+from vllm_warden.core.diagnose.quoted import Quotes
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.diagnose.tracebacks import Raised, Tracebacks
 from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase, Role, Site
@@ -24,8 +25,13 @@ _COUNTED = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detec
 _BEGINS = tuple(text for _, detect in _ON_LINES if not detect.within for text in detect.begins)
 _WITHIN = tuple(text for _, detect in _ON_LINES if detect.within for text in detect.begins)
 
-_QUOTES_USERS = frozenset({"dump_input.py", "logger.py", "request_logger.py"})
-"""Files of vLLM that print requests; what they print is never evidence."""
+_TEXT_RECORDS_BEFORE_JSON = 20
+"""Records that vLLM may print as text before its JSON formatter is in place."""
+
+_LINES_SAVED = 4000
+_LINES_EACH = 40
+"""Records of many lines share what the records before them left, so that the time for a log grows
+with the number of its records; eight ranks that die at once print some 2,400 lines."""
 
 _ENGINE_LOGGERS = frozenset(
     {
@@ -98,16 +104,34 @@ class _Reader:
         self.findings: list[Finding] = []
         self.stopped_at: int | None = None
         self.ended_orderly = False
+        self.quotes = Quotes()
+        self.text_records = 0
+        self.in_json = False
 
     def take(self, records: Iterable[LogRecord]) -> None:
+        saved = _LINES_SAVED
         for record in records:
-            for line in parse(record.number, record.text):
+            text = record.text
+            json_records = looks_like_json(text) and self._is_json_log()
+            lines_max = min(LINES_PER_RECORD, saved)
+            lines = 0
+            for line in parse(record.number, text, json_records=json_records, lines_max=lines_max):
+                lines += 1
                 self._line(line)
+            saved = min(_LINES_SAVED, saved - lines + _LINES_EACH)
+
+    def _is_json_log(self) -> bool:
+        """Whether the attempt's log began in JSON: only then a record in that form is its own."""
+        if not self.in_json and self.text_records <= _TEXT_RECORDS_BEFORE_JSON:
+            self.in_json = self.tracker.phase not in _SERVING
+        return self.in_json
 
     def _line(self, line: LogLine) -> None:
         message = line.message
         file = line.file
-        if file is not None and file.rpartition("/")[2] in _QUOTES_USERS:
+        if file is not None and not self.in_json:
+            self.text_records += 1
+        if self.quotes.hold(line):
             return
         before = self.tracker.before_shutdown or self.tracker.phase
         if self.tracebacks.feed(line, before):

@@ -13,8 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from vllm_warden.core.diagnose.long_line import is_shortened
+
 LINE_LIMIT = 16_384
 """Characters of one line that are looked at; what proves a cause comes early in a line."""
+
+LINES_PER_RECORD = 2000
+"""Of a record with more lines (JSON tracebacks) the first and the last half are looked at."""
+OVERWRITTEN_LINES = 64
+"""The same for what progress bars overwrite with CR: a terminal would show the last only."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[ -/]{0,2}[@-~]")
 _COLOUR_ON, _COLOUR_OFF = "\x1b[1;36m", "\x1b[0;0m"
@@ -65,23 +72,42 @@ class LogLine:
         return int(found[1]) if found else None
 
 
-def parse(number: int, text: str) -> Iterator[LogLine]:
-    """Yield the lines of one record: several for JSON tracebacks and progress bars (CR)."""
+def looks_like_json(text: str) -> bool:
+    """True for what a JSON formatter writes, and for any text in that form."""
+    return text.startswith("{") and '"levelname"' in text
+
+
+def parse(
+    number: int, text: str, *, json_records: bool = True, lines_max: int = LINES_PER_RECORD
+) -> Iterator[LogLine]:
+    """Yield the lines of one record: several for JSON tracebacks and progress bars (CR).
+
+    Without ``json_records`` a record in JSON form is plain text: where the log is not in that
+    format it comes from somebody else.
+    """
     if "\x1b" in text:
         text = text.replace(_COLOUR_ON, "").replace(_COLOUR_OFF, "")
         if "\x1b" in text:
             text = _ANSI.sub("", text)
-    if text.startswith("{") and '"levelname"' in text:
-        lines = _parse_json(number, text)
+    if json_records and looks_like_json(text):
+        lines = _parse_json(number, text, lines_max)
         if lines is not None:
             yield from lines
             return
     if "\r" in text:
-        for part in re.split(r"[\r\n]+", text):
-            if part.strip():
+        for part in _bounded(_RETURNS.split(text), min(lines_max, OVERWRITTEN_LINES)):
+            if part and not part.isspace():
                 yield _parse_text(number, part[:LINE_LIMIT])
         return
     yield _parse_text(number, text[:LINE_LIMIT])
+
+
+_RETURNS = re.compile(r"[\r\n]+")
+
+
+def _bounded(parts: list[str], lines_max: int) -> list[str]:
+    half = lines_max // 2
+    return parts if len(parts) <= 2 * half else parts[:half] + parts[-half:]
 
 
 def _parse_text(number: int, text: str) -> LogLine:
@@ -141,13 +167,10 @@ def _last_tag(text: str, start: int, end: int) -> tuple[str, int | None]:
     return name, pid
 
 
-def _parse_json(number: int, text: str) -> list[LogLine] | None:
+def _parse_json(number: int, text: str, lines_max: int) -> list[LogLine] | None:
     """Lines of a ``--logging-config.formatter json`` record (vLLM 0.32), None if it is none."""
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
+    record = _json_object(text)
+    if record is None:
         return None
     process = str(record.get("vllm_process_name") or record.get("processName") or "")
     if process == "MainProcess":
@@ -164,5 +187,20 @@ def _parse_json(number: int, text: str) -> list[LogLine] | None:
     known_pid = pid if isinstance(pid, int) else None
     return [
         LogLine(number, part[:LINE_LIMIT].rstrip(), process, known_pid, level, file, source)
-        for part in body.split("\n")
+        for part in _bounded(body.split("\n"), lines_max)
     ]
+
+
+def _json_object(text: str) -> dict[str, object] | None:
+    """Of a shortened record as much as there is: its traceback comes last."""
+    if is_shortened(text):
+        text = _BEHIND_LAST_ESCAPE.sub("", text.rpartition(" [")[0]) + '"}'
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+_BEHIND_LAST_ESCAPE = re.compile(r"(?<!\\)(?:\\\\){0,8}\\(?:u[0-9a-fA-F]{0,3})?\Z")
+"""An escape that lost its end; a JSON string that was cut there could not be closed."""

@@ -11,6 +11,10 @@ from vllm_warden.core.model import Phase, Site
 
 MESSAGE_LINES_LIMIT = 12
 """Lines of a multi-line exception message that are kept (NCCL and pydantic print up to ten)."""
+MESSAGE_CHARACTERS_LIMIT = 8_000
+"""Characters of one exception's message that are kept; no row looks further than 3,000."""
+CHAIN_LIMIT = 8
+"""Exceptions of one chain that are kept: the first ones, where the root is, and the last."""
 
 _FRAME = re.compile(
     r'\s{0,12}(?:\|\s{1,8})?File "([^"]{1,400})", line \d{1,7}(?:,)? in (\S{1,120})'
@@ -156,7 +160,7 @@ class Tracebacks:
         opened = _Open(line, before)
         if current is not None:
             if current.chained:
-                opened.links = [*current.links, current]
+                opened.links = [*current.links[: CHAIN_LIMIT - 2], current]
             else:
                 self._close(current)
         self._open[key] = opened
@@ -246,13 +250,17 @@ def _looks_separate(message: str) -> bool:
 
 
 def _text(one: _Open) -> str:
-    return f"{one.exception['type']}: " + "\n".join(one.message) if one.exception else ""
+    return f"{one.exception['type']}: {_message(one)}" if one.exception else ""
+
+
+def _message(one: _Open) -> str:
+    return "\n".join(one.message)[:MESSAGE_CHARACTERS_LIMIT]
 
 
 def _raised(one: _Open, functions: frozenset[str], in_engine: bool, whole: str) -> Raised:
     found, first = one.exception, one.first
     kind = found["type"] if found else ""
-    message = "\n".join(one.message)
+    message = _message(one)
     quoted = _QUOTED.match(message)
     if quoted:
         kind, message = _quoted_type(quoted[1]), quoted[1]

@@ -1,0 +1,53 @@
+"""Recognises what an engine quotes of its users: such lines are never evidence."""
+
+from __future__ import annotations
+
+import re
+
+from vllm_warden.core.diagnose.grammar import LogLine
+
+_FILES = frozenset({"dump_input.py", "logger.py", "request_logger.py"})
+"""Files of vLLM that print requests."""
+
+_BEGINS = re.compile(
+    r"Received request |Request \S{1,200} details: |Generated response |Added request "
+    r"|Dumping (?:input data|scheduler output|scheduler stats)"
+)
+"""How those records begin, also where an older version or another format prints them."""
+
+_WHOLE = re.compile(r"prompt: (?:None|'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\")|: params: ")
+"""A prompt that ends on the line on which it begins."""
+
+
+class Quotes:
+    """Fed every line in order. What follows a quotation without a head of its own belongs to it.
+
+    vLLM's own format repeats the head on each line of a record; others do not.
+    """
+
+    def __init__(self) -> None:
+        self._source = ""
+        self._process = ""
+        self._open = False
+
+    def hold(self, line: LogLine) -> bool:
+        """True when the line, or the record that it continues, quotes users."""
+        if line.source or line.process or line.level:
+            self._open = False
+        if _is_quotation(line):
+            self._source, self._process = line.source, line.process
+            self._open = not _WHOLE.search(line.message, 0, 16_384)
+            return True
+        if self._source and line.source == self._source and line.process == self._process:
+            return True
+        if line.source:
+            self._source = ""
+        return self._open
+
+
+def _is_quotation(line: LogLine) -> bool:
+    if line.file is not None and line.file.rpartition("/")[2] in _FILES:
+        return True
+    return line.message.startswith(("Rec", "Req", "Gen", "Add", "Dum")) and bool(
+        _BEGINS.match(line.message)
+    )
