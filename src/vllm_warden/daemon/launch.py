@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import secrets
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
+
+import structlog
 
 from vllm_warden.api.schema import ChangeDocument
 from vllm_warden.config.world import engine_user
@@ -19,6 +20,7 @@ from vllm_warden.core.plan.command_line import (
     printable,
 )
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
+from vllm_warden.daemon.directories import make_owned, make_temporary, remove_temporary
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.observe import deliver_to, observe
 from vllm_warden.daemon.ports import Child
@@ -26,31 +28,57 @@ from vllm_warden.daemon.release import discard
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
-TMPDIR_BYTES_MAX = 70
-"""A Unix socket's path ends at 107 bytes (unix(7)), and vLLM adds 37 to the directory."""
+log = structlog.get_logger(__name__)
 
 
 async def launch(shell: Shell, name: str, effect: Launch) -> None:
     """Answer with Launched or LaunchFailed; a failed launch leaves nothing behind."""
     launch_id = secrets.token_hex(8)
+
+    def prepared_late(live: LiveAttempt | None) -> None:
+        if live is not None:
+            shell.start(discard(shell, live))
+
     try:
-        live = await shell.lanes.launches.call(lambda: _prepare(shell, name, effect, launch_id))
-    except (LateError, OSError) as error:
+        live = await shell.lanes.launches.call(
+            lambda: _prepare(shell, name, effect, launch_id), after_late=prepared_late
+        )
+    except Exception as error:  # not only LateError and OSError: the instance waits for an answer
+        if not isinstance(error, (LateError, OSError)):
+            log.exception("internal-error", kind="launch")
         _failed(shell, name, effect.attempt, str(error), hopeless=False)
         return
     shell.live[name] = live
     live.stream.start_reading(deliver_to(shell, live))
+    await _spawn(shell, live)
+
+
+async def _spawn(shell: Shell, live: LiveAttempt) -> None:
+    def undo(_: object = None) -> None:
+        shell.start(discard(shell, live))
+
+    def spawned_late(child: Child | None) -> None:
+        live.group.kill()
+        if child is None:
+            undo()
+        else:
+            child.watch_exit(undo)
+
     try:
         child = await shell.lanes.launches.call(
-            lambda: shell.ports.spawner.spawn(live.plan, live.group, live.stream.writer_fd)
+            lambda: shell.ports.spawner.spawn(live.plan, live.group, live.stream.writer_fd),
+            after_late=spawned_late,
         )
+    except LateError as late:
+        del shell.live[live.instance]  # discarded later: the thread still uses its descriptors
+        _failed(shell, live.instance, live.number, str(late), hopeless=False)
     except Exception as error:  # noqa: BLE001 -- SpawnError is the adapter's; nothing else is expected
-        del shell.live[name]
+        del shell.live[live.instance]
         await discard(shell, live)
         hopeless = getattr(error, "hopeless", False)
-        _failed(shell, name, effect.attempt, str(error), hopeless=hopeless)
-        return
-    _take_up(shell, live, child)
+        _failed(shell, live.instance, live.number, str(error), hopeless=hopeless)
+    else:
+        _take_up(shell, live, child)
 
 
 def _failed(shell: Shell, name: str, attempt: int, reason: str, *, hopeless: bool) -> None:
@@ -99,17 +127,42 @@ def _changes(shell: Shell, live: LiveAttempt) -> list[ChangeDocument]:
 
 
 def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAttempt:
-    """Blocking part before the process exists. Raises OSError."""
+    """Blocking part before the process exists; undone when it fails. Raises OSError."""
+    with ExitStack() as undo:
+        undo.callback(remove_temporary, shell.state_directory, launch_id[:8])
+        plan = _plan(shell, name, effect, launch_id)
+        stream = shell.ports.log_backend.open_stream(name, effect.attempt, launch_id)
+        undo.callback(stream.close)
+        groups = shell.ports.groups
+        group = groups.create(name, effect.attempt, launch_id)
+        undo.callback(group.remove)
+        live = LiveAttempt(
+            instance=name,
+            number=effect.attempt,
+            plan=plan,
+            group=group,
+            stream=stream,
+            launched_seconds=shell.now(),
+            launched_wall_seconds=shell.ports.clock.wall_seconds(),
+            oom_kills_at_launch=groups.oom_kills(),
+            progress_seconds=shell.now(),
+        )
+        undo.pop_all()
+        return live
+
+
+def _plan(shell: Shell, name: str, effect: Launch, launch_id: str) -> LaunchPlan:
     instance = shell.instance(name)
     user, _ = engine_user(instance.spec)
+    state = shell.state_directory
     context = LaunchContext(
         gpu_indices=effect.gpu_indices,
         inherited=shell.environment,
-        temporary_directory=str(_temporary_directory(shell, launch_id[:8], user)),
-        cache_directory=str(_directory(shell, f"cache/{user or 'daemon'}", user)),
+        temporary_directory=str(make_temporary(state, launch_id[:8], user)),
+        cache_directory=str(make_owned(state, f"cache/{user or 'daemon'}", user)),
         home_directory=None if user is None else pwd.getpwnam(user).pw_dir,
     )
-    plan = LaunchPlan(
+    return LaunchPlan(
         instance=name,
         attempt=effect.attempt,
         launch_id=launch_id,
@@ -119,50 +172,8 @@ def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAtt
         user=user,
         working_directory=_working_directory(instance.spec),
     )
-    groups = shell.ports.groups
-    stream = shell.ports.log_backend.open_stream(name, effect.attempt, launch_id)
-    return LiveAttempt(
-        instance=name,
-        number=effect.attempt,
-        plan=plan,
-        group=groups.create(name, effect.attempt, launch_id),
-        stream=stream,
-        launched_seconds=shell.now(),
-        launched_wall_seconds=shell.ports.clock.wall_seconds(),
-        oom_kills_at_launch=groups.oom_kills(),
-        progress_seconds=shell.now(),
-    )
 
 
 def _working_directory(spec: InstanceSpec) -> str:
     """Relative model paths are the daemon's own directory's; absolute ones need none."""
     return str(Path.cwd()) if spec.model.startswith((".", "~")) else "/"
-
-
-def _temporary_directory(shell: Shell, name: str, user: str | None) -> Path:
-    """The attempt's own TMPDIR, short enough for the Unix sockets that vLLM makes in it."""
-    if len(str(shell.state_directory / "t" / name)) <= TMPDIR_BYTES_MAX:
-        return _directory(shell, f"t/{name}", user)
-    directory = Path(tempfile.gettempdir()) / f"vllm-warden-{name}"
-    directory.mkdir(mode=0o700)
-    _give_to(directory, user)
-    return directory
-
-
-def _directory(shell: Shell, relative: str, user: str | None) -> Path:
-    """A directory below the state directory that belongs to the engine's user."""
-    directory = shell.state_directory / relative
-    directory.parent.mkdir(mode=0o710, exist_ok=True)
-    directory.mkdir(mode=0o700, exist_ok=True)
-    _give_to(directory, user)
-    if user is not None:
-        # the engine's user must reach its own directory, and may not list the others'
-        for passed in (directory.parent, shell.state_directory):
-            passed.chmod(passed.stat().st_mode | 0o001)
-    return directory
-
-
-def _give_to(directory: Path, user: str | None) -> None:
-    if user is not None:
-        account = pwd.getpwnam(user)
-        os.chown(directory, account.pw_uid, account.pw_gid)

@@ -82,6 +82,8 @@ class AttemptGroup(Protocol):
 
     path: str
     instance: str
+    launch_prefix: str
+    """First 8 hex digits of the launch id."""
     kind: str
     """``cgroup`` or ``process_group``."""
 

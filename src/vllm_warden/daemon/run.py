@@ -29,6 +29,7 @@ from vllm_warden.daemon.record import HistoryStore, Recorder
 from vllm_warden.daemon.release import end_leftovers
 from vllm_warden.daemon.sample import sample_gpus
 from vllm_warden.daemon.shell import Ports, Shell
+from vllm_warden.daemon.sweep import sweep_temporary
 from vllm_warden.daemon.timers import Timers
 from vllm_warden.daemon.watchdog import pet_watchdog
 
@@ -190,6 +191,7 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
         shell.ports.become_subreaper()
         shell.start(reap_orphans(shell))
     await end_leftovers(shell)
+    await sweep_temporary(shell)
     _start_wanted(shell)
     _listen_to_signals(setup, shell)
     shell.ports.notifier.ready()
