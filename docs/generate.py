@@ -1,4 +1,4 @@
-"""Writes the references that are drawn from the lifecycle: states.md and events.md.
+"""Writes the references that are drawn from tables: states.md, events.md and failures.md.
 
 Usage: python docs/generate.py
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from vllm_warden.core.diagnose.catalogue import SIGNATURES
+from vllm_warden.core.diagnose.signature import Signature
 from vllm_warden.core.lifecycle.announcements import ANNOUNCEMENTS
 from vllm_warden.core.lifecycle.machine import IMPOSSIBLE, RULES
 from vllm_warden.core.lifecycle.states import State
+from vllm_warden.core.model import Failure, Role
 
 REFERENCE = Path(__file__).parent / "reference"
 ARCHITECTURE = Path(__file__).parent / "architecture.md"
@@ -98,9 +101,60 @@ def events_page() -> str:
     )
 
 
+NOT_FROM_A_LOG = {
+    Failure.NONE: "The log shows no failure.",
+    Failure.ENGINE_STALLED: "Without progress for longer than `stall_seconds`; timed, not read.",
+    Failure.UNKNOWN: "It died, and no row below says why; the first exception is shown.",
+}
+
+
+def failures_page() -> str:
+    """Every failure with the rows of the catalogue that recognise it."""
+    lines = [
+        "# Failures",
+        "",
+        "What `diagnose` and `why` can answer, and by which signature; written by `make docs`",
+        "from the catalogue in `core/diagnose/catalogue/`. The caution says what a match does",
+        "not prove.",
+    ]
+    for failure in Failure:
+        rows = [row for row in SIGNATURES if row.failure is failure and row.role is Role.CAUSE]
+        lines += ["", f"## `{failure}`", ""]
+        if failure in NOT_FROM_A_LOG:
+            lines += [NOT_FROM_A_LOG[failure], *([""] if rows else [])]
+        if rows:
+            lines += _signature_table(rows)
+        elif failure not in NOT_FROM_A_LOG:
+            lines.append("No signature of this version answers it.")
+    consequences = [row for row in SIGNATURES if row.role is Role.CONSEQUENCE]
+    lines += [
+        "",
+        "## Consequences",
+        "",
+        "These only follow from a failure elsewhere in the log and never decide.",
+        "",
+        *_signature_table(consequences),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _signature_table(rows: list[Signature]) -> list[str]:
+    return [
+        "| signature | says | caution |",
+        "|---|---|---|",
+        *(f"| `{row.id}` | {_cell(row.summary)} | {_cell(row.caution)} |" for row in rows),
+    ]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
 PAGES = {
     REFERENCE / "states.md": states_page,
     REFERENCE / "events.md": events_page,
+    REFERENCE / "failures.md": failures_page,
     ARCHITECTURE: architecture_page,
 }
 

@@ -36,11 +36,7 @@ def test_every_package_has_its_row_in_the_architecture():
 def test_links_between_documents_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8"))
 
-    missing = [
-        target
-        for target in targets
-        if not (page.parent / target).exists()
-    ]
+    missing = [target for target in targets if not (page.parent / target).exists()]
     assert missing == []
 
 

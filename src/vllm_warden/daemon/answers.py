@@ -121,7 +121,7 @@ class Answers:
         if not instance.spec.gpus:
             lines.append("a CPU engine: no gate and no GPU figures")
         if instance.engine.problem is not None:
-            lines.append(f"the engine's installation could not be asked: {instance.engine.problem}")
+            lines.append(instance.engine.problem)
         return lines
 
     def memory(self, name: str) -> Document | None:
@@ -176,7 +176,7 @@ class Answers:
                 continue
             backend = self._shell.ports.log_backend
             try:
-                records = await self._shell.lanes.logs.call(
+                records = await self._shell.lanes.old_logs.call(
                     lambda: backend.read_attempt(name, number, str(launch_id), last)  # noqa: B023
                 )
             except LateError:

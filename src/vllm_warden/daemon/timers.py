@@ -28,10 +28,6 @@ class Timers:
         if earlier is not None:
             earlier.cancel()
 
-    def cancel_all(self) -> None:
-        for name in tuple(self._pending):
-            self.cancel(name)
-
     def _fire(self, instance: str, number: int) -> None:
         self._pending.pop(instance, None)
         self._post(instance, TimerElapsed(self._clock.now_seconds(), number))

@@ -20,5 +20,3 @@ SIGNATURES: tuple[Signature, ...] = (
     *processes.SIGNATURES,
     *consequences.SIGNATURES,
 )
-
-BY_ID = {row.id: row for row in SIGNATURES}
