@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,15 @@ DEPTH = 3000
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "t"
     directory.mkdir()
     (directory / "file").write_text("x")
     (directory / "a").mkdir()
     (directory / "a" / "b").mkdir()
     (directory / "a" / "b" / "file").write_text("x")
-    return directory
+    yield directory
+    subprocess.run(["rm", "-rf", str(directory)], check=True)  # pytest's own removal recurses
 
 
 def deepen(directory: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from dataclasses import replace
 
 import structlog
@@ -13,6 +12,7 @@ from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.events import AttemptReleased, EvidenceGathered
 from vllm_warden.core.model import Confidence, Failure, Phase
+from vllm_warden.daemon.directories import remove_temporary
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
@@ -24,6 +24,8 @@ EMPTY_POLL_LATER_SECONDS = 0.25
 EMPTY_EAGER_SECONDS = 2.0
 LOG_LIMIT_SECONDS = 2.0
 LEFTOVER_SECONDS = 5.0
+TIDY_WAIT_SECONDS = 2.0
+"""Removing a directory goes on beside everything else when it takes longer."""
 DISCARD_AFTER_SECONDS = 1.0
 """Closing a journal reader unmaps its files under the GIL, 20 ms in which nothing else runs; so it
 waits until the next attempt has been launched."""
@@ -103,8 +105,11 @@ async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
 async def _finish_log(shell: Shell, live: LiveAttempt) -> bool:
     """True when every line up to the end has been read back."""
     try:
-        complete = await shell.lanes.logs.call(lambda: live.stream.finish(LOG_LIMIT_SECONDS))
+        complete = await shell.lanes.evidence.call(lambda: live.stream.finish(LOG_LIMIT_SECONDS))
     except LateError:
+        return False
+    except Exception:
+        log.exception("internal-error", kind="log")
         return False
     await asyncio.sleep(0)  # records handed over by the reading thread are taken first
     return complete
@@ -144,19 +149,36 @@ def _forget(shell: Shell, live: LiveAttempt) -> None:
 
 
 async def discard(shell: Shell, live: LiveAttempt) -> None:
-    """Close the log, remove the group and the attempt's own temporary directory."""
+    """Close the log, remove the group and the attempt's own temporary directory.
+
+    Does not raise, whatever an engine left: the attempt's end must be told all the same.
+    """
     _forget(shell, live)
-    live.group.remove()
-    directory = live.plan.environment["TMPDIR"]
-
-    def close() -> None:
-        live.stream.close()  # waits for its reading thread
-        shutil.rmtree(directory, ignore_errors=True)
-
     try:
-        await shell.lanes.logs.call(close)
-    except LateError:
-        log.warning("temporary-directory-remains", directory=directory)
+        live.group.remove()
+        await shell.lanes.evidence.call(live.stream.close)  # waits for its reading thread
+    except LateError as late:
+        log.warning("log-remains-open", instance=live.instance, error=str(late))
+    except Exception:
+        log.exception("internal-error", kind="tidying")
+    removal = shell.start(_remove_directory(shell, live))
+    await asyncio.wait((removal,), timeout=TIDY_WAIT_SECONDS)
+
+
+async def _remove_directory(shell: Shell, live: LiveAttempt) -> None:
+    """An engine may have left millions of files in it."""
+    state, prefix = shell.state_directory, live.plan.launch_id[:8]
+    try:
+        problem = await shell.lanes.tidying.call(lambda: remove_temporary(state, prefix))
+    except LateError as late:
+        problem = f"cannot remove {live.plan.environment['TMPDIR']}: {late}"
+    except Exception as error:
+        log.exception("internal-error", kind="tidying")
+        problem = f"cannot remove {live.plan.environment['TMPDIR']}: {type(error).__name__}"
+    if problem is not None:
+        shell.recorder.set_condition(
+            f"temporary-{live.instance}", f"{live.instance}: {problem}; remove it by hand"
+        )
 
 
 def _save_end(shell: Shell, live: LiveAttempt, outcome: str) -> None:

@@ -62,7 +62,9 @@ class Lanes:
     processes: Lane = field(default_factory=lambda: Lane("the process scan", 5.0))
     probes: Lane = field(default_factory=lambda: Lane("the engine probe", 60.0, threads=4))
     launches: Lane = field(default_factory=lambda: Lane("the launch", 30.0, threads=4))
-    logs: Lane = field(default_factory=lambda: Lane("the log", 10.0, threads=8))
+    evidence: Lane = field(default_factory=lambda: Lane("the log's end", 10.0, threads=8))
+    old_logs: Lane = field(default_factory=lambda: Lane("an earlier log", 10.0, threads=2))
+    tidying: Lane = field(default_factory=lambda: Lane("tidying up", 90.0, threads=2))
     diagnosis: Lane = field(default_factory=lambda: Lane("the diagnosis", 20.0, threads=2))
 
     def close(self) -> None:
@@ -71,7 +73,9 @@ class Lanes:
             self.processes,
             self.probes,
             self.launches,
-            self.logs,
+            self.evidence,
+            self.old_logs,
+            self.tidying,
             self.diagnosis,
         ):
             lane.close()

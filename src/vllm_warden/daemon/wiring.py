@@ -27,7 +27,6 @@ from vllm_warden.daemon.own_log import is_journal_stream, log_to_journal, log_to
 from vllm_warden.daemon.ports import LogBackend
 from vllm_warden.daemon.shell import Ports
 
-
 UMASK = 0o027
 """Nothing that the daemon makes is for everybody to read, whatever umask it was started with."""
 

@@ -1,0 +1,46 @@
+"""What an engine leaves behind, or what others ask meanwhile, does not hold up its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.wardens import Warden
+
+pytestmark = pytest.mark.slow
+
+DEEP = """#!{python}
+import os, sys, time
+os.chdir(os.environ["TMPDIR"])
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+print("deep", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_tree_deeper_than_any_path_is_removed_at_a_stop(
+    warden: Warden,
+    model: Path,
+    instance: Callable[..., str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    program = tmp_path / "deep" / "vllm"
+    program.parent.mkdir()
+    program.write_text(DEEP.format(python=sys.executable))
+    program.chmod(0o755)
+    warden.write_config(instance("x", model, command=f'["{program}", "serve"]'))
+    state = warden.directory / "state"
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(state)], check=True))
+    warden.start()
+    warden.until(lambda: "deep" in warden.command("logs", "x").stdout, 20, "it is deep")
+
+    assert warden.command("stop", "x", "--now").returncode == 0
+
+    assert warden.status("x")["state"] == "stopped"
+    warden.until(lambda: not list((state / "t").iterdir()), 5, "it is removed")
