@@ -22,7 +22,8 @@ from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
 from vllm_warden.daemon import durable
 from vllm_warden.daemon.act import ACTIONS
 from vllm_warden.daemon.documents import instance_document
-from vllm_warden.daemon.live_attempt import FIRST_LINES_KEPT, LAST_LINES_KEPT, LiveAttempt
+from vllm_warden.daemon.kept_lines import FIRST_LINES_KEPT, LAST_LINES_KEPT
+from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.threads import Lane, LateError
 
 SPEC = InstanceSpec("tiny", "/m", (0, 1), engine={"max_num_seqs": 1024})
@@ -115,6 +116,8 @@ def test_first_and_last_lines_are_kept_and_the_middle_is_not() -> None:
         FIRST_LINES_KEPT + 51,
     ]
     assert numbers[-1] == count
+    assert live.lost_lines == 50
+    assert not live.lost_errors
 
 
 def test_memory_samples_are_kept_when_they_say_something_new() -> None:

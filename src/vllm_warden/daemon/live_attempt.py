@@ -10,11 +10,9 @@ from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
 from vllm_warden.core.diagnose.phases import PhaseTracker
 from vllm_warden.core.model import MemorySample, Phase
 from vllm_warden.core.plan.spec import LaunchPlan
+from vllm_warden.daemon.kept_lines import KeptLines
 from vllm_warden.daemon.ports import AttemptGroup, Child, LogStream
 
-FIRST_LINES_KEPT = 1500
-LAST_LINES_KEPT = 6000
-"""A tensor-parallel crash prints each traceback up to eight times, some 1,000 lines in all."""
 SAMPLES_KEPT = 4000
 SAMPLE_STEP_BYTES = 16 << 20
 """Smaller changes of used memory are noise, and are stored only once a minute."""
@@ -46,27 +44,34 @@ class LiveAttempt:
     address_space_settled: bool = False
     address_space_seen_bytes: int | None = None
     progress_seconds: float = 0.0
-    first_records: list[LogRecord] = field(default_factory=list)
-    last_records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=LAST_LINES_KEPT))
+    lines: KeptLines = field(default_factory=KeptLines)
     samples: deque[MemorySample] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     gpu_total_bytes: dict[int, int] = field(default_factory=dict)
 
     def take_records(self, records: Sequence[LogRecord]) -> list[Phase]:
-        """Keep the lines (first and last ones) and return the phases they entered."""
+        """Keep the lines that may matter and return the phases they entered."""
         entered: list[Phase] = []
         for record in records:
-            if len(self.first_records) < FIRST_LINES_KEPT:
-                self.first_records.append(record)
-            else:
-                self.last_records.append(record)
             phase = self.tracker.feed(record.text)
-            if phase is not None and phase is not Phase.SHUTDOWN:
+            has_entered = phase is not None and phase is not Phase.SHUTDOWN
+            self.lines.take(record, entered_phase=has_entered)
+            if phase is not None and has_entered:
                 self.phase = phase
                 entered.append(phase)
         return entered
 
     def records(self) -> tuple[LogRecord, ...]:
-        return (*self.first_records, *self.last_records)
+        return self.lines.records()
+
+    @property
+    def lost_lines(self) -> int:
+        """How many lines of the log are not kept in memory."""
+        return self.lines.lost_lines
+
+    @property
+    def lost_errors(self) -> bool:
+        """True when a line is missing that may name the cause: the evidence is incomplete."""
+        return self.lines.lost_errors
 
     def take_sample(self, at_seconds: float, used_bytes: dict[int, int]) -> bool:
         """Keep a memory sample if it says something new; True when memory has moved."""

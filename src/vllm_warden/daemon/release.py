@@ -121,7 +121,7 @@ def _evidence(shell: Shell, live: LiveAttempt, *, complete: bool) -> Evidence:
     groups = shell.ports.groups
     return Evidence(
         records=live.records(),
-        incomplete=not complete,
+        incomplete=not complete or live.lost_errors,
         exit_status=live.exit_status,
         was_ready=live.ready,
         reached=live.phase,

@@ -34,7 +34,7 @@ class Quotes:
         """True when the line, or the record that it continues, quotes users."""
         if line.source or line.process or line.level:
             self._open = False
-        if _is_quotation(line):
+        if is_quotation(line):
             self._source, self._process = line.source, line.process
             self._open = not _WHOLE.search(line.message, 0, 16_384)
             return True
@@ -45,7 +45,8 @@ class Quotes:
         return self._open
 
 
-def _is_quotation(line: LogLine) -> bool:
+def is_quotation(line: LogLine) -> bool:
+    """True for a line that begins a record of a request, or has the head of one."""
     if line.file is not None and line.file.rpartition("/")[2] in _FILES:
         return True
     return line.message.startswith(("Rec", "Req", "Gen", "Add", "Dum")) and bool(
