@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vllm_warden.adapters.log_file.cap import CAP_BYTES, KEEP_ATTEMPTS, remove_old_attempts
+from vllm_warden.adapters.log_file.content import pieces
 from vllm_warden.adapters.log_file.lines import LineCutter
-from vllm_warden.adapters.log_file.stream import CHUNK_BYTES, FileStream
+from vllm_warden.adapters.log_file.stream import FileStream
+from vllm_warden.adapters.log_file.tail import Place, place_of_last
 from vllm_warden.core.diagnose.evidence import LogRecord, newest
 from vllm_warden.core.diagnose.redact import redact
 
@@ -53,8 +55,16 @@ class FileLog:
         self, instance: str, attempt: int, launch_id: str, last_lines: int | None
     ) -> Sequence[LogRecord]:
         """Empty when there is no such file (any more)."""
-        lines = enumerate(_lines(self._path(instance, attempt, launch_id)), start=1)
-        return newest((LogRecord(number, redact(line)) for number, line in lines), last_lines)
+        try:
+            fd = os.open(self._path(instance, attempt, launch_id), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return ()
+        try:
+            place = Place() if last_lines is None else place_of_last(fd, last_lines)
+            lines = enumerate(_lines(fd, place), start=place.lines + 1)
+            return newest((LogRecord(number, redact(line)) for number, line in lines), last_lines)
+        finally:
+            os.close(fd)
 
     def forget(self, instance: str) -> None:
         """Remove all files of an instance."""
@@ -64,33 +74,12 @@ class FileLog:
         return self._directory / instance / f"attempt-{attempt}-{launch_id}.log"
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(fd: int, place: Place) -> Iterator[str]:
     cutter = LineCutter()
-    for content in _data(path):
-        lines = cutter.gap() if content is None else cutter.feed(content)
+    if place.inside:
+        cutter.gap()
+    for piece in pieces(fd, place.offset):
+        lines = cutter.gap() if piece.after_gap else []
+        lines += cutter.feed(piece.content)
         yield from (line for line in lines if not END.fullmatch(line))
     yield from cutter.flush()
-
-
-def _data(path: Path) -> Iterator[bytes | None]:
-    """The file's content; a hole is skipped and shows as None."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        offset = 0
-        while True:
-            try:
-                data = os.lseek(fd, offset, os.SEEK_DATA)
-            except OSError:  # ENXIO: nothing but the end follows
-                return
-            if data > offset:
-                yield None
-            content = os.pread(fd, CHUNK_BYTES, data)
-            if not content:
-                return
-            yield content
-            offset = data + len(content)
-    finally:
-        os.close(fd)
