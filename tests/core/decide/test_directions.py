@@ -155,6 +155,27 @@ def test_activations_in_profiling_lower_the_batch_never_below_the_sequences() ->
     assert changed(decision) == {"max_num_batched_tokens": 6000}
 
 
+def test_a_default_that_is_lowered_is_shown_as_the_whole_number_it_is() -> None:
+    bare = case(
+        Failure.GPU_OUT_OF_MEMORY,
+        Phase.PROFILE,
+        Site.ACTIVATIONS,
+        asked={"max_num_seqs": 256},
+        defaults={"max_num_batched_tokens": 8192},
+    )
+    (change,) = decide(bare).changes
+
+    assert (repr(change.before), repr(change.after)) == ("8192", "4096")
+
+
+def test_a_refused_option_is_named_in_the_reason() -> None:
+    refused = case(
+        Failure.CONFIGURATION_INVALID, Phase.ARGS, figures={"option": "--no-such-option"}
+    )
+
+    assert "--no-such-option" in decide(refused).reason
+
+
 def test_a_kv_cache_that_is_too_small_never_lowers_utilization() -> None:
     figures: dict[str, int | float | str] = {
         "needed_bytes": 8 * GIB,

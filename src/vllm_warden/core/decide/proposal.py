@@ -61,16 +61,25 @@ def lower(
     if value >= before:
         why = f"{target.setting} is at {_shown(before)} already, and no lower value is allowed"
         return _held(reason, why, target, useless, options)
-    after = value if target.setting == "gpu_memory_utilization" else int(value)
+    fraction = target.setting == "gpu_memory_utilization"
+    after = value if fraction else int(value)
     shown = case.in_force.get(target.setting)
     return Proposal(
         Remedy.RELAUNCH_WITH,
         reason,
-        (Change(target.setting, before if shown is None else shown, after),),
+        (
+            Change(
+                target.setting, _plain(before, fraction=fraction) if shown is None else shown, after
+            ),
+        ),
         useless,
         target.arithmetic,
         options,
     )
+
+
+def _plain(value: float, *, fraction: bool) -> float | int:
+    return value if fraction else int(value)
 
 
 def _held(

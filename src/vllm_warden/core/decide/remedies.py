@@ -32,6 +32,13 @@ def _host_out_of_memory(case: Case) -> Proposal:
     )
 
 
+def _configuration_invalid(case: Case) -> Proposal:
+    option, message = (case.diagnosis.figures.get(name) for name in ("option", "message"))
+    what = f"its option {option}" if option else "its configuration"
+    said = f" ({message})" if message else ""
+    return Proposal(Remedy.GIVE_UP, f"the engine refuses {what}{said}: it would refuse it again")
+
+
 def _memory_taken(_: Case) -> Proposal:
     return Proposal(
         Remedy.WAIT,
@@ -59,9 +66,7 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
             "a larger /dev/shm (mount -o remount,size=...)",
             "remove leftovers of dead processes from /dev/shm",
         ),
-        Failure.CONFIGURATION_INVALID: _always(
-            Remedy.GIVE_UP, "the engine refuses its configuration: it would refuse it again"
-        ),
+        Failure.CONFIGURATION_INVALID: _configuration_invalid,
         Failure.PARALLELISM_INVALID: _always(
             Remedy.GIVE_UP, "this split over GPUs is impossible for the model"
         ),
