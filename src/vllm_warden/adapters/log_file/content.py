@@ -30,11 +30,12 @@ def read_piece(fd: int, offset: int) -> Piece | None:
     """
     try:
         begin = os.lseek(fd, offset, os.SEEK_DATA)
+        end = os.lseek(fd, begin, os.SEEK_HOLE)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return None
-        begin = offset  # a file system that knows no holes
-    content = os.pread(fd, CHUNK_BYTES, begin)
+        begin, end = offset, offset + CHUNK_BYTES  # a file system that knows no holes
+    content = os.pread(fd, min(CHUNK_BYTES, end - begin), begin)
     return Piece(begin, content, after_gap=begin > offset) if content else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from vllm_warden.adapters.log_file.content import pieces
+from vllm_warden.adapters.log_file.content import Piece, pieces
 
 TAIL_BYTES_MAX = 64 << 20
 """Lines may be megabytes long: no question for the last ones reads more of the file than this."""
@@ -16,9 +16,10 @@ LINE_END = re.compile(rb"[\n\0]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An offset, how many lines begin before it, and whether the last of them goes on there."""
+    """An offset, what lies before it (holes left out), and whether a line goes on there."""
 
     offset: int = 0
+    bytes_before: int = 0
     lines: int = 0
     inside: bool = False
 
@@ -30,26 +31,24 @@ def place_of_last(fd: int, last_lines: int) -> Place:
     """
     places = [Place()]
     for piece in pieces(fd):
-        if piece.end > places[-1].offset:
-            places.append(
-                _after(places[-1], piece.content, after_gap=piece.after_gap, at=piece.end)
-            )
+        places.append(_after(places[-1], piece))
     end = places[-1]
     for place in reversed(places):
         enough = end.lines - place.lines > last_lines
-        if enough or end.offset - place.offset >= TAIL_BYTES_MAX:
+        if enough or end.bytes_before - place.bytes_before >= TAIL_BYTES_MAX:
             return place
     return places[0]
 
 
-def _after(place: Place, content: bytes, *, after_gap: bool, at: int) -> Place:
-    """The place behind these bytes."""
-    begin = 0
-    if place.inside or after_gap:
+def _after(place: Place, piece: Piece) -> Place:
+    """The place behind the piece."""
+    content, begin = piece.content, 0
+    bytes_before = place.bytes_before + len(content)
+    if place.inside or piece.after_gap:
         line_end = LINE_END.search(content)
         if line_end is None:
-            return Place(at, place.lines, inside=True)
+            return Place(piece.end, bytes_before, place.lines, inside=True)
         begin = line_end.start()
     lines = place.lines + len(LINE.findall(content, begin))
     last = max(content.rfind(b"\n"), content.rfind(b"\0"), begin - 1) + 1
-    return Place(at, lines, inside=LINE.search(content, last) is not None)
+    return Place(piece.end, bytes_before, lines, inside=LINE.search(content, last) is not None)
