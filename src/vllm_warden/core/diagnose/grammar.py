@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from vllm_warden.core.diagnose.long_line import is_shortened
+from vllm_warden.core.diagnose.long_line import parted
 
 LINE_LIMIT = 16_384
 """Characters of one line that are looked at; what proves a cause comes early in a line."""
@@ -193,8 +193,9 @@ def _parse_json(number: int, text: str, lines_max: int) -> list[LogLine] | None:
 
 def _json_object(text: str) -> dict[str, object] | None:
     """Of a shortened record as much as there is: its traceback comes last."""
-    if is_shortened(text):
-        text = _BEHIND_LAST_ESCAPE.sub("", text.rpartition(" [")[0]) + '"}'
+    text, note = parted(text)
+    if note:
+        text = _BEHIND_LAST_ESCAPE.sub("", text) + '"}'
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

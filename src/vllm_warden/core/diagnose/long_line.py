@@ -32,4 +32,10 @@ def shortened(kept: bytes, dropped_bytes: int = 0) -> str:
 
 def is_shortened(text: str) -> bool:
     """True when the end of the line was dropped (or a line says so of itself)."""
-    return _SHORTENED.search(text, max(0, len(text) - _SHORTENED_MAX)) is not None
+    return bool(parted(text)[1])
+
+
+def parted(text: str) -> tuple[str, str]:
+    """What was kept of the line, and the note of what was not ("" where nothing is missing)."""
+    note = _SHORTENED.search(text, max(0, len(text) - _SHORTENED_MAX))
+    return (text[: note.start()], note[0]) if note else (text, "")

@@ -1,8 +1,10 @@
-"""Removes secrets from a log line, once, when evidence is gathered."""
+"""Removes secrets and prompts from a log line, once, when evidence is gathered."""
 
 from __future__ import annotations
 
 import re
+
+from vllm_warden.core.diagnose.prompts import hide_prompts
 
 MASK = "***"
 
@@ -48,12 +50,15 @@ FLAG_VALUES = re.compile(r"[ \t]{1,8}((?!-)\S++(?:[ \t]{1,8}(?!-)\S++)*+)")
 
 
 def redact(text: str) -> str:
-    """The line with every secret-looking value replaced by ``***``; idempotent, linear in time.
+    """The line with every secret-looking value replaced by ``***``, each prompt by its length.
+
+    Idempotent, linear in time.
 
     Names are matched in any case: values after ``--api-key``, ``api_key=``, ``HF_TOKEN=``,
     ``password:``; bearer tokens; hf_, sk- and gh?_ tokens; user info of URLs. Token counts
     (``max_tokens``) are kept.
     """
+    text = hide_prompts(text)
     if not _may_hold_secret(text.lower()):
         return text
     for pattern, replacement in SHAPES:
