@@ -8,6 +8,7 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from vllm_warden.api.line_answer import LineAnswer, left_out
 from vllm_warden.api.problems import Problem
 from vllm_warden.api.service import Document, Service
 from vllm_warden.api.stream import server_sent_events
@@ -79,7 +80,7 @@ async def logs(service: Service, request: Request) -> Response:
             f"there is no log of attempt {attempt or 'any'} of {name}",
             f"GET /v1/instances/{name} lists its attempts",
         )
-    return JSONResponse({"lines": lines})
+    return LineAnswer(lines, left_out(lines, last))
 
 
 def unknown_instance(service: Service, name: str) -> Problem:

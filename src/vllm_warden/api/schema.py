@@ -204,7 +204,10 @@ class EventsDocument(TypedDict):
 
 
 class LogLinesDocument(TypedDict):
+    """``left_out`` of the lines asked for are not kept, or too much for one answer (8 MiB)."""
+
     lines: list[LogLineDocument]
+    left_out: int
 
 
 class MemorySampleDocument(TypedDict):

@@ -63,7 +63,7 @@ class Service(Protocol):
         """Old events after the number, then new ones as they happen."""
 
     async def logs(self, name: str, attempt: int | None, last: int) -> list[Document] | None:
-        """Lines of one attempt (default: the newest), oldest first."""
+        """Lines of one attempt (default: the newest), oldest first; the last 8 MiB at most."""
 
     def follow_logs(self, name: str, attempt: int | None, last: int) -> AsyncIterator[Document]:
         """The last lines, then new ones, across attempts when none was named."""

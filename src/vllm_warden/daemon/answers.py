@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 import vllm_warden
 from vllm_warden.api.schema import InstanceDocument
 from vllm_warden.api.service import Accepted, ChangeRequest, Document, Refused
-from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.evidence import LogRecord, newest
 from vllm_warden.core.lifecycle.effects import Announce
 from vllm_warden.core.lifecycle.events import (
     Event,
@@ -23,10 +22,10 @@ from vllm_warden.core.lifecycle.states import Instance
 from vllm_warden.core.model import Actor
 from vllm_warden.core.plan.command_line import build_argv, printable
 from vllm_warden.daemon.documents import instance_document
+from vllm_warden.daemon.line_queue import LineQueue
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
-LOG_QUEUE = 4000
 MEMORY_SAMPLES_MAX = 2000
 
 
@@ -166,7 +165,7 @@ class Answers:
             return None
         live = self._shell.live.get(name)
         if live is not None and attempt in (None, live.number):
-            return [_line(live.number, record) for record in live.records()[-last:]]
+            return [_line(live.number, record) for record in newest(live.records(), last)]
         return await self._old_lines(name, attempt, last)
 
     async def _old_lines(self, name: str, attempt: int | None, last: int) -> list[Document] | None:
@@ -187,22 +186,20 @@ class Answers:
     async def follow_logs(
         self, name: str, attempt: int | None, last: int
     ) -> AsyncIterator[Document]:
-        queue: asyncio.Queue[Document] = asyncio.Queue(LOG_QUEUE)
+        queue = LineQueue()
 
         def listen(instance: str, number: int, records: Sequence[LogRecord]) -> None:
             if instance != name or attempt not in (None, number):
                 return
             for record in records:
-                if queue.full():
-                    queue.get_nowait()
-                queue.put_nowait(_line(number, record))
+                queue.put(_line(number, record))
 
         self._shell.line_listeners.add(listen)
         try:
             for line in await self.logs(name, attempt, last) or []:
                 yield line
             while True:
-                yield await queue.get()
+                yield await queue.take()
         finally:
             self._shell.line_listeners.discard(listen)
 
