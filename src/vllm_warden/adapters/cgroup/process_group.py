@@ -7,32 +7,24 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_warden.adapters.cgroup.memory import memory_limit_bytes, oom_kills
 from vllm_warden.adapters.cgroup.naming import AttemptName, attempts_below, launch_prefix
+from vllm_warden.adapters.cgroup.session import PROC, Member, bears_mark, member, members_of
 
-PROC = Path("/proc")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One line of /proc/PID/stat, as far as sessions need it."""
-
-    pid: int
-    state: str
-    session: int
-    start_ticks: int
 
 
 class SessionAttempt:
     """Satisfies ``daemon.ports.AttemptGroup``.
 
-    The child writes its pid into ``cgroup.procs`` in our directory, as it would in a cgroup. A
-    session number is not given out again while one of its processes lives, so members that
-    started before the directory, or on another boot, are the only strangers to keep out.
+    The child writes its pid into ``cgroup.procs`` in our directory, as it would in a cgroup, and
+    the spawner notes in ``leader`` which process that was. A session's number is not given out
+    again while one of its processes lives (kernel/pid.c), so one process that is certainly the
+    attempt's vouches for all of its session: the leader itself, one that was seen while another
+    vouched for it, or one that bears the attempt's mark. Where none does, the number may be a
+    stranger's by now, and nothing is reported or killed.
     """
 
     kind = "process_group"
@@ -43,59 +35,82 @@ class SessionAttempt:
         self.attempt = attempt
         self.launch_prefix = launch_prefix
         self._directory = directory
+        self._known: frozenset[tuple[int, int]] = frozenset()
 
     def pids(self) -> tuple[int, ...]:
-        session, not_before = self._session()
-        if session is None:
-            return ()
-        return tuple(
-            sorted(
-                member.pid
-                for member in _members()
-                if member.session == session
-                and member.state not in "ZXx"
-                and member.start_ticks >= not_before
-            )
-        )
+        return tuple(sorted(one.pid for one in self._members()))
 
     def is_empty(self) -> bool:
-        return not self.pids()
+        return not self._members()
 
     def kill(self) -> None:
         for _ in range(20):  # a fork can escape one round, hardly twenty
-            pids = self.pids()
-            for pid in pids:
-                self._kill_member(pid)
-            if not pids:
+            members = self._members()
+            if not members:
                 return
+            for one in members:
+                _kill(one)
 
     def remove(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._directory.parent.rmdir()
 
+    def _members(self) -> list[Member]:
+        """Living processes of the session, if it is certainly this attempt's."""
+        session, not_before = self._session()
+        if session is None:
+            return []
+        leader, noted_ticks = member(session), self._noted_ticks(session)
+        if leader is not None and noted_ticks not in (None, leader.start_ticks):
+            return []  # the number was given out again, so nothing is left of the session
+        found = [one for one in members_of(session) if one.start_ticks >= not_before]
+        # a child of ours that we have not reaped can be nobody else
+        is_leader_there = leader is not None and (noted_ticks or leader.parent == os.getpid())
+        if not is_leader_there and not any(self._is_certain(one) for one in found):
+            return []
+        self._known = frozenset((one.pid, one.start_ticks) for one in found)
+        return found
+
+    def _is_certain(self, one: Member) -> bool:
+        if (one.pid, one.start_ticks) in self._known:
+            return True
+        return bears_mark(one.pid, self.attempt, self.launch_prefix)
+
     def _session(self) -> tuple[int | None, int]:
+        """The session's number, and the tick before which none of its processes began."""
         try:
             words = (self._directory / "cgroup.procs").read_text(encoding="ascii").split()
             boot_id, ticks = (self._directory / "made").read_text(encoding="ascii").split()
+            if not words or boot_id != BOOT_ID.read_text(encoding="ascii").strip():
+                return None, 0
+            return int(words[0]), int(ticks)
         except (OSError, ValueError):
             return None, 0
-        if not words or boot_id != BOOT_ID.read_text(encoding="ascii").strip():
-            return None, 0
-        return int(words[0]), int(ticks)
 
-    def _kill_member(self, pid: int) -> None:
+    def _noted_ticks(self, session: int) -> int | None:
+        """When the leader began; None when the daemon died before it could note that."""
         try:
-            pidfd = os.pidfd_open(pid)
-        except OSError:
-            return
-        try:
-            if pid in self.pids():
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        except OSError:
-            return
-        finally:
-            os.close(pidfd)
+            pid, ticks = (self._directory / "leader").read_text(encoding="ascii").split()
+            return int(ticks) if int(pid) == session else None
+        except (OSError, ValueError):
+            return None
+
+
+def _kill(one: Member) -> None:
+    """SIGKILL, if the pid still is this process."""
+    try:
+        pidfd = os.pidfd_open(one.pid)
+    except OSError:
+        return
+    try:
+        now = member(one.pid)
+        if now is not None and (now.session, now.start_ticks) == (one.session, one.start_ticks):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return
+    finally:
+        os.close(pidfd)
 
 
 class ProcessGroups:
@@ -145,19 +160,3 @@ def _now_ticks() -> int:
     """Now on the scale of a process's start time: clock ticks since boot."""
     uptime_seconds = float((PROC / "uptime").read_text(encoding="ascii").split()[0])
     return int(uptime_seconds * os.sysconf("SC_CLK_TCK")) - 1
-
-
-def _members() -> list[Member]:
-    found = []
-    for entry in PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            content = (entry / "stat").read_bytes()
-            fields = content[content.rfind(b")") + 1 :].split()
-            found.append(
-                Member(int(entry.name), fields[0].decode(), int(fields[3]), int(fields[19]))
-            )
-        except (OSError, IndexError, ValueError):
-            continue
-    return found

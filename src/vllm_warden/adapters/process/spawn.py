@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -13,6 +14,7 @@ from vllm_warden.adapters.process.account import Account, account_for
 from vllm_warden.adapters.process.errors import SpawnError
 from vllm_warden.adapters.process.identity import identity_of
 from vllm_warden.adapters.process.watch_exit import WatchedProcess
+from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.spec import LaunchPlan
 
 SHIM = 'echo "$$" >&0 && exec "$@" </dev/null; exit 126'
@@ -44,7 +46,9 @@ class ProcessSpawner:
             process = start(plan, program, account, members, output_fd)
         finally:
             os.close(members)
-        return hold(process)
+        child = hold(process)
+        note_leader(group, child.identity)
+        return child
 
 
 def resolve_program(plan: LaunchPlan) -> str:
@@ -93,6 +97,18 @@ def open_members(group: Group) -> int:
             f"cannot open {path}: {error.strerror}; is the cgroup still there and writable?",
             hopeless=False,
         ) from error
+
+
+def note_leader(group: Group, identity: ProcessIdentity) -> None:
+    """Leave word which process leads the session: without a cgroup its pid alone proves nothing.
+
+    Until the child is reaped nobody else can have its pid, so this is certain. A note that cannot
+    be written costs only the proof.
+    """
+    if group.kind == "process_group":
+        note = Path(group.path, "leader")
+        with contextlib.suppress(OSError):
+            note.write_text(f"{identity.pid} {identity.start_ticks}\n", encoding="ascii")
 
 
 def start(
