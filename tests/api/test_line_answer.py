@@ -18,7 +18,7 @@ COUNT = 9000
 TEXT = "x" * 900
 
 
-class Lines(list):
+class Lines(list[object]):
     """A list that knows how far it was read, and can be watched for being freed."""
 
     taken = 0
