@@ -85,13 +85,13 @@ def test_far_behind_it_drops_the_middle_counted_and_in_order(stream, delivery):
 
 def test_a_jump_lets_the_cap_free_what_was_not_read(stream, delivery):
     lag(stream, delivery, 8 * MIB)
+    assert stream.path.stat().st_blocks * 512 > 7 * MIB
     used_bytes = []
     delivery.looked = lambda: used_bytes.append(stream.path.stat().st_blocks * 512)
     delivery.gate.set()
     stream.finish(20)
-    assert used_bytes[0] > 7 * MIB
-    assert all(used < 3 * MIB for used in used_bytes[3:])
-    assert stream.path.stat().st_blocks * 512 < 3 * MIB
+    assert used_bytes
+    assert all(used < 3 * MIB for used in used_bytes)
 
 
 def test_what_was_lost_once_stays_lost(stream, delivery):

@@ -432,3 +432,22 @@ def test_a_slow_answer_is_a_condition_only_until_answers_come_in_time(path, monk
         await history.close()
 
     asyncio.run(scenario())
+
+
+def test_the_file_is_tried_again_also_when_nothing_is_written(path, monkeypatch):
+    monkeypatch.setattr(history_module, "RETRY_SECONDS", 0.2)
+
+    async def scenario():
+        told: list[str | None] = []
+        history = History(path, told.append)
+        blocker = sqlite3.connect(path)
+        blocker.execute("BEGIN EXCLUSIVE")
+        await history.open()
+        assert "kept in memory" in (told[-1] or "")
+        blocker.close()
+        async with asyncio.timeout(10):
+            while told[-1] is not None:
+                await asyncio.sleep(0.01)
+        await history.close()
+
+    asyncio.run(scenario())

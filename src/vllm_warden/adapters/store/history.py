@@ -54,6 +54,8 @@ class History:
         self._memory: Tables | None = None
         self._read_only = False
         self._tried_at = float("-inf")
+        self._look: asyncio.TimerHandle | None = None
+        self._looks: set[asyncio.Task[str | None]] = set()
 
     @property
     def condition(self) -> str | None:
@@ -113,6 +115,8 @@ class History:
     async def close(self) -> None:
         """Waits up to the deadline for what is queued; what is in memory gets a last try."""
         self._closed = True
+        if self._look is not None:
+            self._look.cancel()
         await self._answer(self._finish, None)
         self._thread.shutdown()
 
@@ -142,6 +146,17 @@ class History:
         if self.condition != self._told and self._on_condition is not None:
             self._on_condition(self.condition)
         self._told = self.condition
+        is_resting = self._file is not None or self._read_only or self._closed
+        if self._look is None and not is_resting:
+            loop = asyncio.get_running_loop()
+            self._look = loop.call_later(RETRY_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        """Where nothing happens nothing is written, and the trouble would seem to last."""
+        self._look = None
+        task = asyncio.get_running_loop().create_task(self.open())
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
 
     def _one_less(self, _: object) -> None:
         self._waiting -= 1
