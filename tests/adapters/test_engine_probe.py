@@ -92,6 +92,7 @@ def test_an_env_header_is_looked_up_on_the_path(installation, tmp_path):
     [
         (["/no/such/vllm", "serve"], "no program /no/such/vllm"),
         (["docker", "run", "image"], "no vLLM program"),
+        (["env", "HF_TOKEN=s3cret", "python"], "`env HF_TOKEN=*** python`"),
         ([sys.executable, "-m", "vllm.entrypoints.cli.main"], "no package vllm"),
         ([], "no vLLM program"),
     ],

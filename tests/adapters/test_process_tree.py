@@ -154,6 +154,26 @@ def test_a_taken_port_names_its_process():
     assert port_holder("127.0.0.1", port) is None
 
 
+def test_the_holder_of_a_port_is_named_without_its_secrets():
+    script = (
+        "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); "
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        ["py", "-c", "exec(__import__('os').environ['S'])", "--api-key", "s3cret"],
+        executable=sys.executable,
+        env={**os.environ, "S": script},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        holder = port_holder("127.0.0.1", int(process.stdout.readline()))
+    assert holder is not None
+    assert f"pid {process.pid} (" in holder
+    assert "--api-key ***" in holder
+    assert "s3cret" not in holder
+
+
 def test_an_address_that_is_not_ours_is_named():
     holder = port_holder("192.0.2.1", 8000)
     assert holder is not None

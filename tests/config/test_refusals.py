@@ -8,6 +8,8 @@ CPU = '[instance.a]\nmodel = "/m"\ngpus = []\n'
     [
         ('command = ["docker", "run", "vllm"]', "command[0]", "outside the warden's cgroup"),
         ('command = ["nice", "/usr/bin/podman"]', "command[1]", "outside the warden's cgroup"),
+        ('command = ["env", "HF_TOKEN=k", "vllm"]', "command[1]", "readable by every user"),
+        ('command = ["vllm", "serve", "--api-key", "k"]', "command[2]", "readable by every user"),
         ('environment.VLLM_KEEP_ALIVE_ON_ENGINE_DEATH = "1"', None, "503 for ever"),
         ('environment.VLLM_CONFIGURE_LOGGING = "0"', None, "no failure can be diagnosed"),
         ('environment.VLLM_LOGGING_CONFIG_PATH = "/x.json"', None, "undiagnosed"),
@@ -67,6 +69,7 @@ def test_what_cannot_be_supervised_is_refused_with_its_reason(errors_of, line, k
         'extra_args = ["--middleware", "a.b", "--middleware", "c.d"]',
         'extra_args = ["--compilation-config.level", "3", "--compilation-config.x", "1"]',
         'command = ["prlimit", "--as=6442450944", "--", "vllm", "serve"]',
+        'command = ["env", "TOKENIZERS_PARALLELISM=false", "HF_TOKEN=", "vllm", "serve"]',
     ],
 )
 def test_what_only_looks_like_a_refused_setting_is_accepted(load_text, line):
@@ -77,11 +80,13 @@ def test_what_only_looks_like_a_refused_setting_is_accepted(load_text, line):
 
 def test_a_secret_is_not_repeated_in_its_own_error(errors_of):
     text = CPU + 'engine.api_key = "sk-1"\nextra_args = ["--hf-token=hf_2"]\n'
+    text += 'command = ["env", "MY_PASSWORD=hunter2", "vllm", "serve"]\n'
     errors = errors_of(text + 'environment = { VLLM_API_KEY = "sk-3", OTHER = 4711 }\n')
 
     said = "\n".join(f"{error} {error.to_document()}" for error in errors.values())
-    assert len(errors) == 4
-    for secret in ("sk-1", "hf_2", "sk-3", "4711"):
+    assert len(errors) == 5
+    assert "put MY_PASSWORD into environment_file" in said
+    for secret in ("sk-1", "hf_2", "sk-3", "4711", "hunter2"):
         assert secret not in said
 
 

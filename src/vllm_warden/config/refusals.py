@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from vllm_warden.config.wording import Fault, Path
+from vllm_warden.core.secrets import is_secret_name
 
 # vLLM 0.32 `vllm serve --help`: short forms of options that have a long one.
 _SHORT = {
@@ -45,6 +46,7 @@ _SEVERAL_NODES = frozenset(
 _OUTSIDE_OUR_CGROUP = frozenset({"docker", "podman", "nerdctl", "systemd-run"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
 _BY_WARDEN = "the warden sets it for every attempt"
+_READABLE = "a secret in argv is readable by every user"
 _SERVICE_ONLY = "it belongs to the service manager and the daemon, never to an engine"
 _VARIABLE_REASONS = {
     "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a server that outlives its dead engine answers 503 for "
@@ -134,6 +136,18 @@ def _command(base: Path, command: object) -> Iterator[Fault]:
             )
         if isinstance(word, str) and PurePath(word).name == "ray":
             yield Fault((*base, "command", position), word, _RAY, hint=_RAY_HINT)
+        elif isinstance(word, str) and (name := _secret_of(word)) is not None:
+            hint = f"put {name} into environment_file"
+            yield Fault((*base, "command", position), None, _READABLE, hint=hint)
+
+
+def _secret_of(word: str) -> str | None:
+    """The name of a variable or option in a command's word that gives or announces a secret."""
+    name, assigned, value = word.partition("=")
+    if not is_secret_name(name) or not (value or (word.startswith("--") and not assigned)):
+        return None
+    variable = name.strip("-").replace("-", "_").upper()
+    return {"API_KEY": "VLLM_API_KEY"}.get(variable, variable)
 
 
 _RAY = "engines of the Ray executor live outside this process tree, so they cannot be supervised"
@@ -160,7 +174,7 @@ def _own_key(base: Path, key: str) -> str:
 def _option_fault(path: Path, key: str, value: object) -> Fault | None:
     if key in _SECRET:
         hint = "put VLLM_API_KEY or HF_TOKEN into environment_file"
-        return Fault(path, None, "a secret in argv is readable by every user", hint=hint)
+        return Fault(path, None, _READABLE, hint=hint)
     if key in {"distributed_executor_backend", "data_parallel_backend"} and value == "ray":
         return Fault(path, value, _RAY, hint=_RAY_HINT)
     if key == "enable_fault_tolerance" and value is not False:

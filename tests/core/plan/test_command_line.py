@@ -110,5 +110,24 @@ def test_secrets_reach_the_environment_and_never_argv_or_repr() -> None:
     assert "s3cret" not in repr(spec)
 
 
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (("env", "HF_TOKEN=s3cret", "vllm"), "env 'HF_TOKEN=***' vllm"),
+        (("env", "db_password=s3cret and more s3cret"), "env 'db_password=***'"),
+        (
+            ("vllm", "--api-key", "s3cret", "s3cret", "--port", "1"),
+            "vllm --api-key '***' '***' --port 1",
+        ),
+        (("vllm", "--hf-token=s3cret"), "vllm '--hf-token=***'"),
+        (("env", "https_proxy=http://me:s3cret@p:1"), "env 'https_proxy=http://***@p:1'"),
+        (("vllm", '{"api_key":"s3cret"}'), "vllm '{\"api_key\":***}'"),
+        (("vllm", "--tokenizer", "m", "--max-num-seqs=4"), "vllm --tokenizer m --max-num-seqs=4"),
+    ],
+)
+def test_a_printed_command_shows_no_secret(argv: tuple[str, ...], shown: str) -> None:
+    assert printable(argv) == shown
+
+
 def test_a_printed_command_can_be_pasted_into_a_shell() -> None:
     assert printable(("vllm", "--x", "it's a {json}")) == "vllm --x 'it'\\''s a {json}'"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_warden.core.secrets import mask_words
+
 MODULE_PREFIX = "vllm.entrypoints"
 
 
@@ -37,7 +39,8 @@ def find_engine(command: Sequence[str], path: str | None = None) -> EngineProgra
                 interpreter = _on_path(_python_before(command, at), path)
                 return EngineProgram((interpreter, "-m", module), interpreter)
     raise NoEngineProgram(
-        f"no vLLM program in `{' '.join(command)}`: neither a word named vllm nor -m vllm..."
+        f"no vLLM program in `{' '.join(mask_words(command))}`: neither a word named vllm "
+        "nor -m vllm..."
     )
 
 

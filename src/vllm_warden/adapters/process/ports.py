@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vllm_warden.adapters.process.proc_files import PROC, all_pids, command_words
 from vllm_warden.adapters.process.sockets import listening_inodes, socket_inodes
+from vllm_warden.core.secrets import mask_words
 
 
 def port_holder(host: str, port: int, proc: Path = PROC) -> str | None:
@@ -35,6 +36,6 @@ def _describe(port: int, proc: Path) -> str:
     if inodes:
         for pid in sorted(all_pids(proc)):
             if inodes & socket_inodes(pid, proc):
-                command = " ".join(command_words(pid, proc))[:120].strip() or "?"
+                command = " ".join(mask_words(command_words(pid, proc)))[:120].strip() or "?"
                 return f"pid {pid} ({command})"
     return "a process that we may not look at"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from vllm_warden.core.model import Settings, SettingValue
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
+from vllm_warden.core.secrets import mask_words
 
 INHERITED_NAMES = frozenset(
     {
@@ -135,8 +136,8 @@ def build_environment(spec: InstanceSpec, context: LaunchContext) -> dict[str, s
 
 
 def printable(argv: Sequence[str]) -> str:
-    """The command line as a person would type it."""
+    """The command line as a person would type it, with secrets masked."""
     return " ".join(
         word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\\''") + "'"
-        for word in argv
+        for word in mask_words(argv)
     )
