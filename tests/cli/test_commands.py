@@ -111,6 +111,16 @@ def test_version_and_help_need_no_daemon(warden):
     assert "vllm-warden status --json | jq" in out
 
 
+def test_logs_say_on_stderr_how_many_lines_are_missing(start_server, warden):
+    def service() -> FakeService:
+        lines = [{"attempt": 1, "line": n, "text": f"line {n}"} for n in (1, 9)]
+        return FakeService(documents.status(documents.instance()), log_lines=lines)
+
+    code, out, err = warden("--socket", start_server(service).path, "logs")
+    assert (code, out) == (0, "line 1\nline 9\n")
+    assert err == "(7 lines left out: not kept, or too much for one answer)\n"
+
+
 def test_logs_without_a_name_need_a_single_instance(start_server, warden):
     code, _, err = warden("logs", "--socket", start_server(two_services).path)
     assert code == 2

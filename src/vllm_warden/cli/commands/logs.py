@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 
 import click
@@ -82,7 +83,11 @@ def log_line(line: Json) -> str:
 
 
 def _listed(client: Client, path: str, query: Json) -> Iterable[Json]:
-    return objects(client.get(path, query), "lines")
+    answer = client.get(path, query)
+    left_out = answer.get("left_out")
+    if isinstance(left_out, int) and left_out > 0:
+        print(f"({left_out} lines left out: not kept, or too much for one answer)", file=sys.stderr)
+    return objects(answer, "lines")
 
 
 def _follow(client: Client, path: str, query: Json) -> Iterable[Json]:
