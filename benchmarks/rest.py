@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchmarks.table import Row
 from benchmarks.warden import Scene, Warden, running
-
 from vllm_warden.simulation.build import nvml_library
 from vllm_warden.simulation.host import ENVIRONMENT, make_host
 from vllm_warden.simulation.models import write_minimax_m25

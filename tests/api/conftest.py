@@ -5,9 +5,9 @@ import contextlib
 import threading
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.api.client import Client
 from vllm_warden.api.server import serve_socket
 

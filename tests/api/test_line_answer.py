@@ -8,9 +8,9 @@ import time
 import weakref
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.api import line_answer
 from vllm_warden.api.line_answer import left_out, pieces
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.api.client import Client, DaemonUnreachable
 from vllm_warden.api.listener import SocketInUse, SocketProblem, open_listener
 from vllm_warden.api.server import serve_socket

@@ -4,9 +4,9 @@ import json
 import subprocess
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.api.client import ApiError
 from vllm_warden.api.routes import ROUTES
 from vllm_warden.api.service import Refused

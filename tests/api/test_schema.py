@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from tests.api import documents
 
+from tests.api import documents
 from vllm_warden.api.schema import (
     IncidentDocument,
     InstanceDetailDocument,

@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.api import stream
 from vllm_warden.api.stream import Backlog, encode, server_sent_events
 

@@ -2,7 +2,6 @@
 
 from benchmarks.crash import CAPTURED, LINES, long_crash
 from benchmarks.table import Row, missing, render
-
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.model import Failure

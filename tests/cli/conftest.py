@@ -4,8 +4,8 @@ import os
 import time
 
 import pytest
-from tests.api.conftest import server, start_server
 
+from tests.api.conftest import server, start_server
 from vllm_warden.cli.main import main
 
 __all__ = ["server", "start_server"]

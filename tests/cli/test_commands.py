@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden import __version__
 from vllm_warden.api.service import Refused
 

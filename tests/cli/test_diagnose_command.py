@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from tests.core.diagnose.sample_files import SAMPLES
 
+from tests.core.diagnose.sample_files import SAMPLES
 from vllm_warden.cli.main import main
 
 OOM = SAMPLES / "sampler-warmup-oom" / "composed.log"

@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.cli import find_socket
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api import documents as d
 
+from tests.api import documents as d
 from vllm_warden.api.service import Document
 from vllm_warden.cli.detail import detail
 from vllm_warden.cli.overview import overview, urgency

@@ -10,9 +10,9 @@ import threading
 import time
 
 import pytest
+
 from tests.api import documents
 from tests.api.fake_service import FakeService
-
 from vllm_warden.api.service import Accepted, ChangeRequest, Document, Refused
 from vllm_warden.cli import wait
 from vllm_warden.cli.wait import Goal, judge

@@ -9,7 +9,6 @@ from tests.fakes.health import FakeHealth
 from tests.fakes.log_backend import FakeLog, FakeStream
 from tests.fakes.process_watch import FakeProcessWatch
 from tests.fakes.spawner import FakeChild
-
 from vllm_warden.adapters.cgroup.attempt import CgroupAttempt
 from vllm_warden.adapters.cgroup.groups import CgroupGroups
 from vllm_warden.adapters.cgroup.process_group import ProcessGroups, SessionAttempt

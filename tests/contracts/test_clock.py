@@ -1,8 +1,8 @@
 """One contract for time."""
 
 import pytest
-from tests.fakes.clock import FakeClock
 
+from tests.fakes.clock import FakeClock
 from vllm_warden.adapters.clock import SystemClock
 
 

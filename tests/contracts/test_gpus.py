@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.fakes.gpus import FakeGpus
 
+from tests.fakes.gpus import FakeGpus
 from vllm_warden.adapters.nvml.errors import GpusUnavailable
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.simulation.build import nvml_library

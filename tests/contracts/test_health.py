@@ -8,8 +8,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from tests.fakes.health import FakeHealth
 
+from tests.fakes.health import FakeHealth
 from vllm_warden.adapters.health.http import HttpHealth
 
 METRICS = """\

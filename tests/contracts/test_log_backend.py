@@ -7,8 +7,8 @@ import threading
 import time
 
 import pytest
-from tests.fakes.log_backend import FakeLog
 
+from tests.fakes.log_backend import FakeLog
 from vllm_warden.adapters.log_file.backend import FileLog
 
 

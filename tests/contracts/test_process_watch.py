@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.fakes.process_watch import FakeProcessWatch
 
+from tests.fakes.process_watch import FakeProcessWatch
 from vllm_warden.adapters.process.tree import ProcessTree
 
 TITLED = """

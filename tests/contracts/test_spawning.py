@@ -5,9 +5,9 @@ import os
 import signal
 
 import pytest
+
 from tests.fakes.groups import FakeGroups
 from tests.fakes.spawner import FakeSpawner
-
 from vllm_warden.adapters.cgroup.groups import open_groups
 from vllm_warden.adapters.cgroup.process_group import ProcessGroups
 from vllm_warden.adapters.process.spawn import ProcessSpawner

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.fakes.clock import FakeClock
 from tests.fakes.groups import FakeGroups
 from tests.fakes.log_backend import FakeLog
-
 from vllm_warden.core.lifecycle.effects import Launch
 from vllm_warden.core.lifecycle.events import Launched, LaunchFailed
 from vllm_warden.core.lifecycle.states import Instance

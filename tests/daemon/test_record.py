@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.fakes.clock import FakeClock
 
+from tests.fakes.clock import FakeClock
 from vllm_warden.adapters.store import history as history_module
 from vllm_warden.adapters.store.history import History
 from vllm_warden.core.lifecycle.effects import Announce

@@ -9,7 +9,6 @@ from typing import Any
 
 from tests.fakes.groups import FakeAttemptGroup
 from tests.fakes.log_backend import FakeStream
-
 from vllm_warden.daemon.release import _finish_log, discard
 from vllm_warden.daemon.shell import Lanes
 

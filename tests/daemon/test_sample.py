@@ -6,7 +6,6 @@ import time
 from types import SimpleNamespace
 
 from tests.fakes.gpus import FakeGpus
-
 from vllm_warden.daemon.sample import Pace, sample_gpus
 from vllm_warden.daemon.shell import GpuView
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.wardens import Warden, free_port
 
+from tests.wardens import Warden, free_port
 from vllm_warden.simulation.build import nvml_library
 from vllm_warden.simulation.host import make_host
 from vllm_warden.simulation.program import write_program

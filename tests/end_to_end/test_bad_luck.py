@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.wardens import Warden, complete, free_port, living
 
 pytestmark = pytest.mark.slow

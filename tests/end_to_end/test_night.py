@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.wardens import Warden, living
 
 pytestmark = pytest.mark.slow

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.end_to_end.conftest import cgroup2_is_writable, cgroup_of
 from tests.wardens import Warden, living
 

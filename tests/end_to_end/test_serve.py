@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.wardens import complete, free_port
 
+from tests.wardens import complete, free_port
 from vllm_warden.api.client import Client, DaemonUnreachable
 from vllm_warden.simulation.program import write_program
 

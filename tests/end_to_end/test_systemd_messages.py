@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.wardens import Warden
 
 pytestmark = pytest.mark.slow

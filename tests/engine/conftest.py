@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.engine.tiny_model import main as make_model
 from tests.wardens import Warden, free_port
 

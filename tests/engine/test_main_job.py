@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.engine.conftest import ENGINE, OFFLINE
 from tests.wardens import Warden, complete, free_port, living
 

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable
 
 from tests.fakes.groups import FakeAttemptGroup
-
 from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.spec import LaunchPlan
 

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from tests.simulation.conftest import Host
 
 INCIDENT = ("--tensor-parallel-size", "4", "--max-model-len", "131072")

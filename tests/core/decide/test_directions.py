@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.decide.cases import ASKED, TORCH_OOM, TOTAL, case, oom
 
+from tests.core.decide.cases import ASKED, TORCH_OOM, TOTAL, case, oom
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.decide.policy import decide
 from vllm_warden.core.decide.remedies import REMEDIES

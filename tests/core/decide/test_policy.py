@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.decide.cases import ASKED, case, oom
 
+from tests.core.decide.cases import ASKED, case, oom
 from vllm_warden.core.decide.decision import Remedy
 from vllm_warden.core.decide.knobs import allowed_ranges
 from vllm_warden.core.decide.ledger import LedgerEntry, delay_before, judge_budget

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.core.diagnose.sample_files import CAPTURED, load
 
+from tests.core.diagnose.sample_files import CAPTURED, load
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.document import document
 

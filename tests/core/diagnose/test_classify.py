@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.core.diagnose.sample_files import SAMPLES, load, records
 
+from tests.core.diagnose.sample_files import SAMPLES, load, records
 from vllm_warden.core.diagnose.asked import asked_settings
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.document import document

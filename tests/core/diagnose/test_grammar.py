@@ -135,7 +135,6 @@ HOSTILE = [
 )
 def test_a_hostile_line_of_100_kb_is_diagnosed_in_linear_time(text: str) -> None:
     from tests.core.diagnose.sample_files import records
-
     from vllm_warden.core.diagnose.asked import asked_settings
     from vllm_warden.core.diagnose.classify import diagnose
     from vllm_warden.core.diagnose.evidence import Evidence

@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.core.diagnose.sample_files import CAPTURED, SAMPLES, load
 
+from tests.core.diagnose.sample_files import CAPTURED, SAMPLES, load
 from vllm_warden.core.diagnose.phases import ORDER, PhaseTracker
 from vllm_warden.core.model import Phase
 

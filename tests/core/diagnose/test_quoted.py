@@ -7,8 +7,8 @@ import json
 import time
 
 import pytest
-from tests.core.diagnose.sample_files import records
 
+from tests.core.diagnose.sample_files import records
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.diagnose.sample_files import Sample, all_samples
 
+from tests.core.diagnose.sample_files import Sample, all_samples
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.findings import read

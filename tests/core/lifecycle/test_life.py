@@ -6,8 +6,8 @@ from dataclasses import replace
 from signal import SIGINT, SIGTERM
 
 import pytest
-from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 
+from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.states import State

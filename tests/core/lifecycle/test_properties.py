@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 
+from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.states import RUNNING, State
