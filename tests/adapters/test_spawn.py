@@ -6,6 +6,8 @@ import pwd
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +139,29 @@ def test_another_user_runs_with_that_users_groups_only(group, output):
     assert lines[:2] == [str(account.pw_uid), str(account.pw_gid)]
     assert "0" not in lines[2].split()
     assert lines[3] == "0027"
+
+
+@pytest.mark.parametrize("user", [None, "nobody"])
+def test_only_another_users_engine_is_kept_from_gaining_rights(group, output, user):
+    """Our own user's may need a wrapper like sudo; the daemon itself stays as it was."""
+    if os.geteuid() != 0:
+        user = None
+    before = rights(Path("/proc/self/task", str(threading.get_native_id()), "status").read_text())
+    launch = plan("grep", "-E", "^(NoNewPrivs|Cap)", "/proc/self/status", user=user)
+    asyncio.run(run(launch, group, output))
+    seen = rights(text(output))
+    if user is None:
+        assert seen == before
+    else:
+        assert seen["NoNewPrivs"] == 1
+        assert (seen["CapPrm"], seen["CapEff"], seen["CapAmb"]) == (0, 0, 0)
+    after = rights(Path("/proc/self/task", str(threading.get_native_id()), "status").read_text())
+    assert after == before
+
+
+def rights(status):
+    lines = [line.split(":", 1) for line in status.splitlines()]
+    return {name: int(value, 16) for name, value in lines if name.startswith(("Cap", "NoNewPrivs"))}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Protocol
 from vllm_warden.adapters.process.account import Account, account_for
 from vllm_warden.adapters.process.errors import SpawnError
 from vllm_warden.adapters.process.identity import identity_of
+from vllm_warden.adapters.process.privileges import without_new_privileges
 from vllm_warden.adapters.process.watch_exit import WatchedProcess
 from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.spec import LaunchPlan
@@ -114,8 +115,13 @@ def note_leader(group: Group, identity: ProcessIdentity) -> None:
 def start(
     plan: LaunchPlan, program: str, account: Account | None, members: int, output_fd: int
 ) -> subprocess.Popen[bytes]:
-    """Fork and exec the shim."""
-    try:
+    """Fork and exec the shim.
+
+    An engine of another user must not come back to the daemon's rights by a setuid program; one
+    of our own user may have such a wrapper (sudo) on purpose.
+    """
+
+    def fork() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             ["/bin/sh", "-c", SHIM, "vllm-warden-spawn", program, *plan.argv[1:]],
             stdin=members,
@@ -129,6 +135,9 @@ def start(
             group=account.gid if account else None,
             extra_groups=account.groups if account else None,
         )
+
+    try:
+        return fork() if account is None else without_new_privileges(fork)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number else str(error)
