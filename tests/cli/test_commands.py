@@ -113,7 +113,9 @@ def test_version_and_help_need_no_daemon(warden):
 
 def test_logs_say_on_stderr_how_many_lines_are_missing(start_server, warden):
     def service() -> FakeService:
-        lines = [{"attempt": 1, "line": n, "text": f"line {n}"} for n in (1, 9)]
+        lines: list[dict[str, object]] = [
+            {"attempt": 1, "line": n, "text": f"line {n}"} for n in (1, 9)
+        ]
         return FakeService(documents.status(documents.instance()), log_lines=lines)
 
     code, out, err = warden("--socket", start_server(service).path, "logs")
