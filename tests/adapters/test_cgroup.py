@@ -178,6 +178,18 @@ def test_kill_works_where_the_kernel_has_no_cgroup_kill(tmp_path, monkeypatch):
     assert process.wait() == -9
 
 
+def test_groups_below_each_other_may_be_deeper_than_python_recurses(tmp_path):
+    deepest = tmp_path / "attempt"
+    deepest.mkdir()
+    for _ in range(1200):
+        deepest /= "d"
+        deepest.mkdir()
+    group = CgroupAttempt(tmp_path / "attempt", "one", 1, "00000000")
+    assert group.pids() == ()
+    group.remove()
+    assert not (tmp_path / "attempt").exists()
+
+
 def test_names_of_launch_ids_that_are_not_hexadecimal_are_hashed():
     assert launch_prefix("aabbccdd-1") == "aabbccdd"
     assert len(launch_prefix("Zürich")) == 8

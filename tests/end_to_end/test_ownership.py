@@ -97,7 +97,9 @@ def test_an_engine_that_ignores_every_signal_is_killed_with_its_children(
     warden.write_config(instance("x", model, command=f'["{program}", "serve"]'))
     warden.start()
     warden.until(lambda: warden.status("x")["pids"]["parent"] is not None, 10, "it runs")
-    group = cgroup_of(warden.status("x")["pids"]["parent"])
+    parent = warden.status("x")["pids"]["parent"]
+    warden.until(lambda: "/instance-x/" in cgroup_of(parent), 10, "the shell is in its group")
+    group = cgroup_of(parent)
     warden.until(lambda: len(members(group)) >= 3, 10, "shell, orphan and child are there")
     everyone = members(group)
 

@@ -53,8 +53,12 @@ class CgroupAttempt:
                 instance.parent.rmdir()
 
     def _directories(self) -> list[Path]:
-        """Deepest first."""
-        return [Path(name) for name, _, _ in os.walk(self._directory, topdown=False)]
+        """Deepest first; an engine may have made more below each other than Python can recurse."""
+        found = [self._directory]
+        for directory in found:
+            with contextlib.suppress(OSError):
+                found.extend(path for path in directory.iterdir() if path.is_dir())
+        return found[::-1]
 
     def _kill_one_by_one(self) -> None:
         for _ in range(20):  # a fork can escape one round, hardly twenty
