@@ -149,7 +149,6 @@ def _proof(instance: Instance) -> str:
 
 
 def _spec(line: DropIn, options: ForegroundOptions, environment: Mapping[str, str]) -> InstanceSpec:
-    secrets = {} if line.api_key is None else {"VLLM_API_KEY": line.api_key}
     home = environment.get("HOME")
     return InstanceSpec(
         name=options.name,
@@ -160,7 +159,7 @@ def _spec(line: DropIn, options: ForegroundOptions, environment: Mapping[str, st
         user=_own_user(),
         environment={} if home is None else {"HOME": home},
         command=line.command,
-        secret_environment=secrets,
+        secret_environment=line.secret_environment,
         engine=line.engine,
         extra_args=line.extra,
         adapt=options.adapt,

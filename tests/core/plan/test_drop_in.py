@@ -29,11 +29,14 @@ def test_a_whole_command_with_a_wrapper() -> None:
     assert line.engine == {"kv_cache_memory_bytes": "256M"}
 
 
-def test_the_api_key_leaves_the_line() -> None:
-    line = read_line(["/m", "--api-key", "s3cret", "--x"])
+@pytest.mark.parametrize(
+    ("option", "variable"), [("--api-key", "VLLM_API_KEY"), ("--hf-token", "HF_TOKEN")]
+)
+def test_secrets_leave_the_line_for_the_environment(option: str, variable: str) -> None:
+    line = read_line(["/m", option, "s3cret", "--x"])
 
-    assert line.api_key == "s3cret"
-    assert "s3cret" not in line.extra
+    assert line.secret_environment == {variable: "s3cret"}
+    assert "s3cret" not in repr(line)
 
 
 def test_a_second_api_key_is_refused_and_not_repeated() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vllm_warden.core.model import SettingValue
 from vllm_warden.core.plan.sizes import is_vllm_size
@@ -29,7 +29,9 @@ SHORT = {
     "-pp": "pipeline_parallel_size",
     "-dp": "data_parallel_size",
 }
-TAKEN = NUMBERS | {"host", "port", "api_key"}
+SECRETS = {"api_key": "VLLM_API_KEY", "hf_token": "HF_TOKEN"}
+"""Options whose values the process list must not show, and the variables vLLM reads instead."""
+TAKEN = NUMBERS | SECRETS.keys() | {"host", "port"}
 ABOUT = frozenset({"-h", "--help", "--version"})
 PORT_MAX = 65535
 
@@ -48,9 +50,9 @@ class DropIn:
     model: str
     host: str | None
     port: int | None
-    api_key: str | None
     engine: dict[str, SettingValue]
     extra: tuple[str, ...]
+    secret_environment: dict[str, str] = field(repr=False)
 
 
 def read_line(words: Sequence[str]) -> DropIn:
@@ -70,18 +72,20 @@ def read_line(words: Sequence[str]) -> DropIn:
         else:
             found[name] = value
         position += used
-        if name == "api_key" and position < len(rest) and not rest[position].startswith("-"):
+        if name in SECRETS and position < len(rest) and not rest[position].startswith("-"):
             raise DropInError(
-                "cannot read --api-key: only one key; a second one would show in the process list"
+                f"cannot read --{name.replace('_', '-')}: only one value; a second one would show "
+                "in the process list"
             )
+    secrets = {SECRETS[name]: found.pop(name) for name in SECRETS if name in found}
     return DropIn(
         command=command,
         model=model,
         port=_port(found.pop("port", None)),
         host=found.pop("host", None),
-        api_key=found.pop("api_key", None),
         engine={name: _value(name, value) for name, value in found.items()},
         extra=tuple(extra),
+        secret_environment=secrets,
     )
 
 
