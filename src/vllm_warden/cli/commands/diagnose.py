@@ -24,6 +24,7 @@ from vllm_warden.core.diagnose.document import document
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.diagnose.grammar import parse
 from vllm_warden.core.diagnose.redact import redact
+from vllm_warden.core.diagnose.runs import last_run
 from vllm_warden.core.model import Confidence, Failure
 
 FILE_BYTES_LIMIT = 256 << 20
@@ -58,7 +59,7 @@ def diagnose(files: Sequence[str], *, as_json: bool) -> int:
     found = False
     for position, name in enumerate(files):
         try:
-            evidence = evidence_of(name)
+            evidence, run = evidence_of(name)
         except OSError as error:
             print(f"vllm-warden: cannot read {name}: {error.strerror or error}", file=sys.stderr)
             print("  give log files that exist, or - for standard input", file=sys.stderr)
@@ -69,16 +70,20 @@ def diagnose(files: Sequence[str], *, as_json: bool) -> int:
         found = found or has_failed
         if as_json:
             advice = decision_document(decision) if decision else None
-            print(json.dumps({"file": name, **document(diagnosis, advice)}), flush=True)
+            whole = {"file": name, **document(diagnosis, advice)}
+            print(json.dumps(whole | {"run": run} if run else whole), flush=True)
         else:
             if position:
                 print()
-            print("\n".join(_lines(name, diagnosis, decision)), flush=True)
+            print(
+                "\n".join(_lines(f"{name} ({run})" if run else name, diagnosis, decision)),
+                flush=True,
+            )
     return ExitCode.OK if found else ExitCode.NO
 
 
-def evidence_of(name: str) -> Evidence:
-    """What a log alone tells: its lines and the settings named in it. Raises OSError."""
+def evidence_of(name: str) -> tuple[Evidence, str]:
+    """What a log alone tells of its last run, and which run that is. Raises OSError."""
     if name == "-":
         data = sys.stdin.buffer.read(FILE_BYTES_LIMIT)
     else:
@@ -89,8 +94,11 @@ def evidence_of(name: str) -> Evidence:
     lines = data.decode("utf-8", "replace").split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    records = tuple(LogRecord(number, redact(line)) for number, line in enumerate(lines, 1))
-    return Evidence(records=records, settings=asked_settings(records))
+    raw = [LogRecord(number, line) for number, line in enumerate(lines, 1)]
+    last, runs = last_run(raw)
+    records = tuple(LogRecord(record.number, redact(record.text)) for record in last)
+    note = f"the last of {runs} runs in this log, from line {records[0].number}" if runs > 1 else ""
+    return Evidence(records=records, settings=asked_settings(records)), note
 
 
 def _of_what_was_recognised(diagnosis: Diagnosis, evidence: Evidence, name: str) -> Diagnosis:
