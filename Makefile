@@ -8,13 +8,14 @@ STAMP       := $(VENV)/.set-up
 ENGINE_STAMP := $(ENGINE_VENV)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-fast test-journald test-engine engine bench docs clean
+.PHONY: help setup demo test lint format test-fast test-journald test-engine test-long engine bench docs clean
 
 help:
 	@echo 'make setup         system packages and .venv (asked for by all others)'
 	@echo 'make demo          the incident, live, on a simulated host; about a minute'
 	@echo 'make test          lint, types, imports and the fast tests; a few minutes'
 	@echo 'make test-engine   the main job on real vLLM for the CPU; installs 2.5 GB once'
+	@echo 'make test-long     the same with new random examples, and test-engine'
 	@echo 'make format        rewrite the sources in house style'
 	@echo 'make bench         the table of budgets'
 	@echo 'make docs          rewrite the generated references'
@@ -52,6 +53,10 @@ test-journald: $(STAMP)
 
 test-engine: $(STAMP) $(ENGINE_STAMP)
 	tools/with-journald $(BIN)/pytest -m engine --no-skips
+
+# What does not fit into CI: new random examples in every run, and the whole main job after it.
+test-long: $(STAMP) test-engine
+	$(BIN)/pytest -m 'not engine and not journald' --hypothesis-profile=new --no-skips
 
 engine: $(ENGINE_STAMP)
 

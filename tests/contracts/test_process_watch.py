@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,8 @@ class RealSide:
         assert self.process.stdout is not None
         self.parent = self.process.pid
         self.core = int(self.process.stdout.readline())
+        while not Path(f"/proc/{self.core}/cmdline").read_bytes():
+            time.sleep(0.002)  # the kernel shows it a moment after exec
         self.socket = socket.socket()
 
     def kill_core(self):

@@ -71,7 +71,8 @@ class _Core:
             f"Maximum concurrency for {length:,} tokens per request: {cache.tokens / length:.2f}x",
         )
         self.executor.run("initialize_from_config", cache.blocks)
-        self.executor.run("compile_or_warm_up_model", 0)
+        for step in (0, 1):
+            self.executor.run("compile_or_warm_up_model", step)
         seconds = (time.monotonic() - (profiled if plan.gpus else begun)) * plan.pace.speed
         self.log.info_line(
             "core.py:272",

@@ -155,8 +155,15 @@ class Rank:
         plan.pace.sleep(15)
         return 0
 
-    def compile_or_warm_up_model(self, _: int) -> int:
+    def compile_or_warm_up_model(self, step: int) -> int:
+        """Step 0: kernels and graphs; step 1: the sampler.
+
+        Real ranks meet in collectives between the two; here the engine core asks twice.
+        """
         if not self.plan.gpus:
+            return 0
+        if step:
+            self._warm_up_sampler()
             return 0
         self.plan.pace.sleep(18)
         self._now(self.memory)
@@ -166,7 +173,6 @@ class Rank:
             raise self._failed(frames.KERNELS, error) from error
         if not self.plan.knobs.enforce_eager:
             self._capture()
-        self._warm_up_sampler()
         return 0
 
     def execute_model(self, tokens: int) -> int:

@@ -123,6 +123,13 @@ def test_a_budgeted_graph_estimate_is_not_taken_twice() -> None:
     )
 
 
+def test_graphs_that_only_torch_names_count_as_well() -> None:
+    named = decide(oom(Phase.WARMUP, Site.SAMPLER, private_pools_bytes=3 * GIB))
+    logged = decide(oom(Phase.WARMUP, Site.SAMPLER, graphs_bytes=3 * GIB))
+
+    assert changed(named) == changed(logged)
+
+
 def test_utilization_beyond_its_bound_is_a_hold_with_the_arithmetic() -> None:
     decision = decide(oom(Phase.WARMUP, Site.SAMPLER, allocated_bytes=int(70 * GIB)))
 

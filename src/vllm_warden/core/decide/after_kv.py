@@ -82,10 +82,10 @@ def _graph_bytes(case: Case) -> float:
     real = case.figure("graphs_bytes")
     if real is not None:
         return real
+    pools = case.figure("private_pools_bytes") or 0.0
     if case.diagnosis.phase is Phase.CUDAGRAPH:
-        pools = case.figure("private_pools_bytes") or 0.0
         return max(2 * pools, ASSUMED_GRAPHS_BYTES)
-    return 0.0
+    return pools
 
 
 def _margin(case: Case, budget_bytes: float) -> float:

@@ -56,7 +56,9 @@ def want(instance: Instance, event: StartRequested | RestartRequested | ResumeRe
 def stop_nothing(instance: Instance, event: StopRequested) -> Step:
     """Stop what does not run."""
     if event.keep_wanted:
-        return replace(instance, timer=None), ()
+        if instance.state in (State.HELD, State.FAILED):
+            return instance, ()
+        return moved(instance, State.STOPPED, event.at_seconds, "stopped with the daemon"), ()
     reason = f"stopped by {event.by}"
     stopped = replace(
         moved(instance, State.STOPPED, event.at_seconds, reason), wanted=False, wanted_by=event.by
