@@ -39,8 +39,14 @@ def warden(tmp_path: Path) -> Iterator[Warden]:
         made.stop()
 
 
+@pytest.fixture(scope="session")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One inductor cache for all tests: compiling the same tiny model again proves nothing."""
+    return tmp_path_factory.mktemp("inductor")
+
+
 @pytest.fixture
-def instance() -> Callable[..., str]:
+def instance(compile_cache: Path) -> Callable[..., str]:
     """Writes one instance's tables; ``port`` is left out for a free one."""
 
     def write(
@@ -54,7 +60,8 @@ def instance() -> Callable[..., str]:
         port: int | None = None,
         more: str = "",
     ) -> str:
-        variables = {**OFFLINE, **(environment or {})}
+        cache = {"TORCHINDUCTOR_CACHE_DIR": str(compile_cache)}
+        variables = {**OFFLINE, **cache, **(environment or {})}
         shown = ", ".join(f'{key} = "{value}"' for key, value in variables.items())
         words = ", ".join(f'"{word}"' for word in command or [str(ENGINE), "serve"])
         return (
