@@ -51,8 +51,9 @@ test-fast: $(STAMP)
 test-journald: $(STAMP)
 	tools/with-journald $(BIN)/pytest -m journald --no-skips
 
+# Two at a time: starting vLLM is mostly imports, one after another, on one core.
 test-engine: $(STAMP) $(ENGINE_STAMP)
-	tools/with-journald $(BIN)/pytest -m engine --no-skips
+	tools/with-journald $(BIN)/pytest -m engine --no-skips -n 2 --dist worksteal
 
 # What does not fit into CI: new random examples in every run, and the whole main job after it.
 test-long: $(STAMP) test-engine

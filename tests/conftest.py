@@ -11,7 +11,6 @@ _ALLOWED_MARK = "gpu"
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", derandomize=False, deadline=None)
 settings.load_profile("same")
-_left_out = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,42 +22,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_left_out] = []
+    if config.getoption("--no-skips"):
+        config.pluginmanager.register(_NoSkips())
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item):
-    report = yield
-    is_left_out = report.skipped or hasattr(report, "wasxfail")
-    if is_left_out and item.get_closest_marker(_ALLOWED_MARK) is None:
-        item.config.stash[_left_out].append(f"{item.nodeid}: {_reason(report)}")
-    return report
+class _NoSkips:
+    """Judges reports, not items, because with pytest-xdist only reports reach the main process."""
 
+    def __init__(self) -> None:
+        self.left_out: list[str] = []
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector):
-    report = yield
-    # A module that skips itself never shows its marks, so nothing excuses it.
-    if report.skipped:
-        collector.config.stash[_left_out].append(f"{collector.nodeid}: {report.longrepr}")
-    return report
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (report.skipped or hasattr(report, "wasxfail")) and _ALLOWED_MARK not in report.keywords:
+            self.left_out.append(f"{report.nodeid}: {_reason(report)}")
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        # A module that skips itself never shows its marks, so nothing excuses it.
+        if report.skipped:
+            self.left_out.append(f"{report.nodeid}: {report.longrepr}")
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if (
-        session.config.getoption("--no-skips")
-        and session.config.stash[_left_out]
-        and not exitstatus
-    ):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.left_out and not exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-
-def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    left_out = config.stash[_left_out]
-    if config.getoption("--no-skips") and left_out:
-        terminalreporter.section("tests left out, and not marked gpu")
-        for line in left_out:
-            terminalreporter.line(line)
+    def pytest_terminal_summary(self, terminalreporter) -> None:
+        if self.left_out:
+            terminalreporter.section("tests left out, and not marked gpu")
+            for line in self.left_out:
+                terminalreporter.line(line)
 
 
 def _reason(report: pytest.TestReport) -> str:

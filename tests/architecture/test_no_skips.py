@@ -24,6 +24,7 @@ def run(directory: Path, test: str, *options: str) -> subprocess.CompletedProces
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("processes", ["0", "1"])
 @pytest.mark.parametrize(
     "left_out",
     [
@@ -33,10 +34,10 @@ def run(directory: Path, test: str, *options: str) -> subprocess.CompletedProces
         "pytest.importorskip('no_such_module')",
     ],
 )
-def test_a_test_that_is_left_out_makes_the_run_red(tmp_path, left_out):
+def test_a_test_that_is_left_out_makes_the_run_red(tmp_path, left_out, processes):
     suite = f"{left_out}\ndef test_b(): pass"
 
-    assert run(tmp_path, suite, "--no-skips").returncode != 0
+    assert run(tmp_path, suite, "--no-skips", "-n", processes).returncode != 0
 
 
 @pytest.mark.slow

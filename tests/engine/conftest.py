@@ -41,8 +41,14 @@ def warden(tmp_path: Path) -> Iterator[Warden]:
 
 @pytest.fixture(scope="session")
 def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One inductor cache for all tests: compiling the same tiny model again proves nothing."""
-    return tmp_path_factory.mktemp("inductor")
+    """One inductor cache for all tests: compiling the same tiny model again proves nothing.
+
+    It lies in the directory that the processes of pytest-xdist share.
+    """
+    mine = tmp_path_factory.getbasetemp()
+    cache = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "inductor"
+    cache.mkdir(exist_ok=True)
+    return cache
 
 
 @pytest.fixture

@@ -122,7 +122,9 @@ async def _scan(shell: Shell, live: LiveAttempt, suspected: dict[int, str]) -> d
         # what profiling itself allocates must not count as in use before it
         live.address_space_settled = live.phase is Phase.PROFILE
     for pid, title in found.items():
-        if suspected.get(pid) == title and pid not in live.engine:
+        if pid in live.engine:
+            live.engine[pid] = title  # a worker has no rank in its title before it knows its rank
+        elif suspected.get(pid) == title:
             _watch_engine_process(shell, live, pid, title)
     return found
 
@@ -131,11 +133,11 @@ def _watch_engine_process(shell: Shell, live: LiveAttempt, pid: int, title: str)
     live.engine[pid] = title
 
     def ended() -> None:
-        live.engine.pop(pid, None)
+        last_title = live.engine.pop(pid, title)
         if live.exited:
             return
-        found = RANK.search(title)
-        lost = LostProcess(pid, title, int(found[1]) if found else None)
+        found = RANK.search(last_title)
+        lost = LostProcess(pid, last_title, int(found[1]) if found else None)
         shell.post(live.instance, EngineLost(shell.now(), live.number, lost))
 
     if not shell.ports.watch.watch_end(pid, ended):
