@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pynvml
 import pytest
@@ -92,6 +93,66 @@ def test_a_reading_of_eight_gpus_is_cheap_enough_for_every_second(host):
     used = (time.process_time() - before) / 50
     gpus.close()
     assert used < 0.01  # the stand-in reads dozens of files for it; the real driver none
+
+
+def reads_so_far():
+    [line] = [
+        line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("syscr:")
+    ]
+    return int(line.split()[1])
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_host_at_rest_is_read_without_opening_its_files(host, sleeper):
+    """Otherwise a daemon at rest would be measured by what the stand-in costs."""
+    (host / "gpu0" / "procs" / str(sleeper.pid)).write_text(str(5 << 30))
+    time.sleep(0.1)
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    gpus = NvmlGpus()
+    for _ in range(2):
+        first = gpus.memory()
+    before = reads_so_far()
+    counting = reads_so_far() - before
+    for _ in range(10):
+        assert gpus.memory() == first
+    assert reads_so_far() - before - counting <= counting
+    gpus.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+
+
+def test_what_a_file_says_counts_at_once_however_soon_it_is_written_again(host, sleeper):
+    procs = host / "gpu0" / "procs"
+    gpus = NvmlGpus()
+    free = gpus.memory()[0].free_bytes
+    for gib in range(10, 60):
+        (procs / str(sleeper.pid)).write_text(str(gib << 30))
+        assert gpus.memory()[0].free_bytes == free - (gib << 30)
+        (host / "gpu0" / "error").write_text("15")
+        assert gpus.memory()[0].error is not None
+        (host / "gpu0" / "error").unlink()
+        (procs / str(sleeper.pid)).unlink()
+        assert gpus.memory()[0].free_bytes == free
+    gpus.close()
+
+
+def test_a_process_that_ended_holds_nothing_even_before_its_parent_has_taken_note(host, sleeper):
+    gpus = NvmlGpus()
+    free = gpus.memory()[0].free_bytes
+    (host / "gpu0" / "procs" / str(sleeper.pid)).write_text(str(5 << 30))
+    for _ in range(2):
+        assert gpus.memory()[0].free_bytes == free - (5 << 30)
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    for _ in range(2):
+        assert gpus.memory()[0].free_bytes == free
+    gpus.close()
 
 
 def test_a_holder_is_named_by_user_and_program_without_its_secrets():

@@ -2,7 +2,8 @@
  * Build: cc -O2 -Wall -fPIC -shared -Wl,-soname,libnvidia-ml.so.1 -o libnvidia-ml.so.1 nvml.c
  * Use:   LD_LIBRARY_PATH=<dir of the .so> WARDEN_SIMULATED_GPUS=<state dir> any program that loads NVML
  *
- * $WARDEN_SIMULATED_GPUS/    every value is read again on each call, so engines and tests just write files
+ * $WARDEN_SIMULATED_GPUS/    every call sees what the files say now, so engines and tests just write files;
+ *                            only total and reserved, once read, need a change in their gpuN/ to be read again
  *   init_error               nvmlReturn_t that nvmlInit gives (9 = driver not loaded); absent = 0
  *   driver_version
  *   linger_seconds           how long the driver takes to give back the memory of a process that died:
@@ -19,11 +20,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #define API __attribute__((visibility("default"))) int
@@ -38,7 +42,12 @@ typedef struct { u32 pid; u64 used; } Proc1;     /* what the unversioned calls t
 typedef struct { char legacy[16]; u32 domain, bus, device, devid, subsys; char busid[32]; } Pci;
 typedef struct { Dev *dev; u64 type, data; u32 gi, ci; } Event;
 typedef struct { u64 mask[MAXG]; long off[MAXG]; } Set;
+typedef struct { dev_t dev; ino_t ino; off_t size; struct timespec at; int sure; } Stamp;
+typedef struct { int pid, fd; u64 bytes; Stamp file; } Held;    /* fd: a pidfd, NONE or DEAD */
+typedef struct { Stamp folder, list; u64 total, reserved; int here; Held *held; int count; } Seen;
+enum { NONE = -1, DEAD = -2, HAS_DELAY = 1, HAS_ERROR = 2, HAS_STUCK = 4 };
 static Dev devs[MAXG]; static int refs;
+static Seen seen[MAXG]; static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int path(char *b, size_t n, Dev *d, const char *f) {
     const char *root = getenv("WARDEN_SIMULATED_GPUS"); if (!root) root = "/nonexistent";
@@ -54,13 +63,33 @@ static int rd(Dev *d, const char *f, char *out, size_t n, const char *dflt) {
 }
 static u64 num(Dev *d, const char *f, u64 dflt) { char b[64]; return rd(d, f, b, sizeof b, "") ? strtoull(b, 0, 0) : dflt; }
 static int count(void) { char p[512]; int n = 0; while (n < MAXG) { path(p, sizeof p, &devs[n], ""); if (access(p, F_OK)) break; n++; } return n; }
+static double seconds_since(struct timespec t) { struct timespec now; clock_gettime(CLOCK_REALTIME, &now); return (now.tv_sec - t.tv_sec) + (now.tv_nsec - t.tv_nsec) / 1e9; }
+/* Whether a file or folder is as it was when it got its stamp; else it gets a new one, and is read after that.
+ * Two changes within one tick of the kernel's clock look alike, so a stamp taken soon after a change is not believed. */
+static int unchanged(const char *p, Stamp *s) {
+    struct stat t; if (stat(p, &t)) { memset(s, 0, sizeof *s); return 0; }
+    if (s->sure && s->dev == t.st_dev && s->ino == t.st_ino && s->size == t.st_size && s->at.tv_sec == t.st_ctim.tv_sec && s->at.tv_nsec == t.st_ctim.tv_nsec) return 1;
+    *s = (Stamp){ t.st_dev, t.st_ino, t.st_size, t.st_ctim, seconds_since(t.st_ctim) > 0.05 };
+    return 0;
+}
+static int here(Dev *d, const char *f) { char p[512]; path(p, sizeof p, d, f); return !access(p, F_OK); }
+/* Whether there is such a GPU; notes which of the rare files it has, and how large it is. */
+static int look(Dev *d, int *has) {
+    char p[512]; Seen *v = &seen[d - devs]; path(p, sizeof p, d, "");
+    pthread_mutex_lock(&lock);
+    if (!unchanged(p, &v->folder)) {
+        v->here = (here(d, "delay_ms") ? HAS_DELAY : 0) | (here(d, "error") ? HAS_ERROR : 0) | (here(d, "stuck") ? HAS_STUCK : 0);
+        v->total = num(d, "total", 80ULL << 30); v->reserved = num(d, "reserved", 512ULL << 20);
+    }
+    *has = v->here; int found = v->folder.ino != 0;
+    pthread_mutex_unlock(&lock); return found;
+}
 static int chk(Dev *d) {                       /* every device call passes here */
     if (!refs) return UNINIT;
-    char p[512];
-    if (d < devs || d >= devs + MAXG) return INVAL;
-    path(p, sizeof p, d, ""); if (access(p, F_OK)) return INVAL;
-    u64 ms = num(d, "delay_ms", 0); if (ms) usleep(ms * 1000);
-    return (int)num(d, "error", OK);
+    int has;
+    if (d < devs || d >= devs + MAXG || !look(d, &has)) return INVAL;
+    if (has & HAS_DELAY) usleep(num(d, "delay_ms", 0) * 1000);
+    return has & HAS_ERROR ? (int)num(d, "error", OK) : OK;
 }
 #define CHK(d) do { int r_ = chk(d); if (r_) return r_; } while (0)
 static void text(Dev *d, const char *f, char *o, u32 n) {
@@ -70,7 +99,7 @@ static void text(Dev *d, const char *f, char *o, u32 n) {
     else sprintf(dflt, "00000000:%02X:00.0", 0x17 + i);
     rd(d, f, o, n, dflt);
 }
-static int alive(int pid) {
+static int looks_alive(int pid) {
     char sp[64], st[256];
     if (kill(pid, 0) && errno != EPERM) return 0;
     snprintf(sp, sizeof sp, "/proc/%d/stat", pid);
@@ -81,48 +110,68 @@ static int alive(int pid) {
     char *c = got > 0 ? strrchr(st, ')') : 0;
     return !(c && (c[2] == 'Z' || c[2] == 'X'));   /* a zombie has no memory any more */
 }
+static int alive(Held *h) {
+    if (h->fd == NONE && (h->fd = syscall(SYS_pidfd_open, h->pid, 0)) < 0) { h->fd = errno == ESRCH ? DEAD : NONE; if (h->fd == NONE) return looks_alive(h->pid); }
+    if (h->fd == DEAD) return 0;
+    struct pollfd f = { h->fd, POLLIN, 0 }; if (poll(&f, 1, 0) <= 0) return 1;
+    close(h->fd); h->fd = DEAD; return 0;
+}
+static void forget(Seen *v) { for (int i = 0; i < v->count; i++) if (v->held[i].fd >= 0) close(v->held[i].fd); free(v->held); v->held = 0; v->count = 0; memset(&v->list, 0, sizeof v->list); }
 /* What is left of a dead process's memory: all of it when its death is first seen, then less. */
 static u64 lingering(Dev *d, int pid, u64 bytes) {
-    char p[512], f[64], b[64]; struct stat st; struct timespec now;
+    char p[512], f[64], b[64]; struct stat st;
     double linger = rd(0, "linger_seconds", b, sizeof b, "0") ? strtod(b, 0) : 0, age;
     if (linger <= 0) return 0;
     snprintf(f, sizeof f, "procs/%d.dead", pid); path(p, sizeof p, d, f);
     int fd = open(p, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (fd >= 0) { close(fd); return bytes; }
     if (stat(p, &st)) return 0;
-    clock_gettime(CLOCK_REALTIME, &now);
-    age = (now.tv_sec - st.st_mtim.tv_sec) + (now.tv_nsec - st.st_mtim.tv_nsec) / 1e9;
-    if (age < 0) age = 0;
+    age = seconds_since(st.st_mtim); if (age < 0) age = 0;
     return age >= linger ? 0 : (u64)(bytes * (1 - age / linger));
+}
+/* The processes that hold memory, looked up again only when one came or went. */
+static void list(Dev *d, Seen *v) {
+    char p[512]; path(p, sizeof p, d, "procs"); if (unchanged(p, &v->list)) return;
+    Stamp stamp = v->list; forget(v); v->list = stamp;
+    DIR *h = opendir(p); struct dirent *e; if (!h) return;
+    while ((e = readdir(h))) {
+        int pid = atoi(e->d_name); if (pid <= 0 || strchr(e->d_name, '.')) continue;
+        Held *more = realloc(v->held, (v->count + 1) * sizeof *more); if (!more) break;
+        v->held = more; more[v->count++] = (Held){ pid, NONE, 0, { 0 } };
+    }
+    closedir(h);
 }
 /* Fills in the living processes; *sum is their memory, *ghost what dead ones still hold. */
 static int procs(Dev *d, Proc *out, int max, u64 *sum, u64 *ghost) {
-    char p[512]; path(p, sizeof p, d, "procs");
-    DIR *h = opendir(p); struct dirent *e; int n = 0; *sum = *ghost = 0;
-    if (!h) return 0;
-    while ((e = readdir(h))) {
-        int pid = atoi(e->d_name); char f[300], b[64];
-        if (pid <= 0 || strchr(e->d_name, '.')) continue;
-        snprintf(f, sizeof f, "procs/%s", e->d_name);
-        if (!rd(d, f, b, sizeof b, "")) continue;
-        u64 v = strtoull(b, 0, 0);
-        if (!alive(pid)) { *ghost += lingering(d, pid, v); continue; }
-        *sum += v;
-        if (out && n < max) out[n] = (Proc){ pid, v, ~0u, ~0u };
+    Seen *v = &seen[d - devs]; int n = 0; *sum = *ghost = 0;
+    pthread_mutex_lock(&lock); list(d, v);
+    for (Held *h = v->held; h < v->held + v->count; h++) {
+        char p[512], f[64], b[64]; snprintf(f, sizeof f, "procs/%d", h->pid); path(p, sizeof p, d, f);
+        if (!unchanged(p, &h->file)) {
+            if (!rd(d, f, b, sizeof b, "")) { h->file.sure = 0; continue; }
+            h->bytes = strtoull(b, 0, 0);
+        }
+        if (!alive(h)) { *ghost += lingering(d, h->pid, h->bytes); continue; }
+        *sum += h->bytes;
+        if (out && n < max) out[n] = (Proc){ h->pid, h->bytes, ~0u, ~0u };
         n++;
     }
-    closedir(h); return n;
+    pthread_mutex_unlock(&lock); return n;
 }
-static Mem2 mem(Dev *d) {
-    Mem2 m = { 0 }; u64 s, g; procs(d, 0, 0, &s, &g); m.total = num(d, "total", 80ULL << 30); m.reserved = num(d, "reserved", 512ULL << 20);
-    m.used = s + g + num(d, "stuck", 0); if (m.used > m.total - m.reserved) m.used = m.total - m.reserved;
+static Mem2 mem(Dev *d) {                      /* after chk, which has looked */
+    Mem2 m = { 0 }; u64 s, g; Seen *v = &seen[d - devs]; procs(d, 0, 0, &s, &g); m.total = v->total; m.reserved = v->reserved;
+    m.used = s + g + (v->here & HAS_STUCK ? num(d, "stuck", 0) : 0); if (m.used > m.total - m.reserved) m.used = m.total - m.reserved;
     m.free = m.total - m.reserved - m.used; return m;
 }
 /* --- library --- */
 API nvmlInitWithFlags(u32 fl) { (void)fl; int r = (int)num(0, "init_error", OK); if (!r) __sync_add_and_fetch(&refs, 1); return r; }
 API nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 API nvmlInit(void) { return nvmlInitWithFlags(0); }
-API nvmlShutdown(void) { if (refs <= 0) return UNINIT; __sync_sub_and_fetch(&refs, 1); return OK; }
+API nvmlShutdown(void) {
+    if (refs <= 0) return UNINIT;
+    if (!__sync_sub_and_fetch(&refs, 1)) { pthread_mutex_lock(&lock); for (int i = 0; i < MAXG; i++) forget(&seen[i]); pthread_mutex_unlock(&lock); }
+    return OK;
+}
 __attribute__((visibility("default"))) const char *nvmlErrorString(int r) {
     switch (r) { case OK: return "Success"; case UNINIT: return "Uninitialized"; case INVAL: return "Invalid Argument"; case UNSUP: return "Not Supported";
     case 4: return "Insufficient Permissions"; case NOTFOUND: return "Not Found"; case SMALL: return "Insufficient Size"; case 9: return "Driver Not Loaded";
