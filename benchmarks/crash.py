@@ -10,7 +10,7 @@ from benchmarks import engine as engines
 from benchmarks.table import Row
 from benchmarks.warden import INSTANCE, Scene, Warden, running
 
-CAPTURED = Path(__file__).parents[1] / "tests/samples_captured/0.9.2-26-oom-load-tp2-rank1.log"
+CAPTURED = Path(__file__).parents[1] / "tests/corpus/captured/0.9.2/26-oom-load-tp2-rank1.log"
 LINES = 2000
 BUDGET_MILLISECONDS = 100.0
 LIMIT_SECONDS = 20.0

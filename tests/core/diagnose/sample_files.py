@@ -9,7 +9,8 @@ from vllm_warden.core.diagnose.evidence import Evidence, LogRecord, LostProcess
 from vllm_warden.core.model import Phase
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-CAPTURED = Path(__file__).parents[2] / "samples_captured"
+CORPUS = Path(__file__).parents[2] / "corpus"
+CAPTURED = CORPUS / "captured"
 
 
 @dataclass(frozen=True)
