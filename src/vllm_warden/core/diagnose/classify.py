@@ -31,12 +31,21 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     reading = read(evidence)
     causes = [item for item in reading.findings if item.role is Role.CAUSE]
     decided = min(causes, key=lambda item: (item.weight, item.line), default=None)
+    if decided is not None and _was_asked(evidence, reading, decided):
+        return _unexplained(evidence, reading, decided.row.summary)
     unnamed = _unnamed_cause(reading, decided)
     if unnamed is not None:
         return _unknown(evidence, reading, unnamed)
     if decided is not None:
         return _named(evidence, reading, decided)
     return _unexplained(evidence, reading)
+
+
+def _was_asked(evidence: Evidence, reading: Reading, decided: Finding) -> bool:
+    """Whether the log ends with a stop that its owner asked for: then nothing failed."""
+    if not decided.row.asked or _is_supervised(evidence):
+        return False
+    return not any(one.line < decided.line for one in reading.unnamed)
 
 
 def _unnamed_cause(reading: Reading, decided: Finding | None) -> Raised | None:
@@ -186,17 +195,24 @@ def _unknown(evidence: Evidence, reading: Reading, raised: Raised) -> Diagnosis:
     )
 
 
-def _unexplained(evidence: Evidence, reading: Reading) -> Diagnosis:
-    """Nothing was found: a healthy log, or a death without a word."""
-    supervised = (
+def _is_supervised(evidence: Evidence) -> bool:
+    """Whether somebody saw the engine die; a bare log may as well end with a stop by its owner."""
+    return (
         evidence.exit_status is not None
         or evidence.reached is not None
         or evidence.was_ready
         or evidence.note is not None
     )
+
+
+def _unexplained(
+    evidence: Evidence, reading: Reading, healthy: str = "The log shows no failure."
+) -> Diagnosis:
+    """Nothing was found: a healthy log, or a death without a word."""
+    supervised = _is_supervised(evidence)
     phase = reading.phase or evidence.reached
     if not supervised:
-        failure, summary = Failure.NONE, "The log shows no failure."
+        failure, summary = Failure.NONE, healthy
     elif reading.stopped_at is not None:
         failure = Failure.KILLED_BY_SIGNAL
         summary = "The engine was told to stop, but not by the warden."

@@ -31,7 +31,9 @@ class Signature:
     """One mechanism of failure. It observes and never names a remedy.
 
     ``phase`` and ``site`` override what the call stack says; None takes the stack's (and for the
-    phase, failing that, where the log was). ``caution`` says what a match does not prove.
+    phase, failing that, where the log was). ``caution`` says what a match does not prove. ``asked``
+    is True where the engine says that it was told to stop: no failure, unless somebody who
+    watched it had not asked.
     """
 
     id: str
@@ -44,3 +46,4 @@ class Signature:
     phase: Phase | None = None
     site: Site | None = None
     likely: bool = False
+    asked: bool = False

@@ -172,6 +172,17 @@ SIGNATURES = (
         caution="Does not say who asked.",
         weight=Weight.HINT,
         likely=True,
+        asked=True,
+    ),
+    Signature(
+        id="core-told-to-stop-at-start",
+        failure=_KILLED,
+        detect=Prints(("[shutdown] EngineCore: trigger received signal=",), levels=("INFO",)),
+        summary="The engine core was told to stop while it started.",
+        caution="Does not say who asked; the API server tells it so as well when it gives up.",
+        weight=Weight.HINT,
+        likely=True,
+        asked=True,
     ),
     Signature(
         id="workers-stopped",
