@@ -8,7 +8,7 @@ STAMP       := $(VENV)/.set-up
 ENGINE_STAMP := $(ENGINE_VENV)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-fast test-journald test-engine test-long engine bench docs clean
+.PHONY: help setup demo test lint format test-fast test-journald test-engine test-long engine bench bench-diagnosis docs clean
 
 help:
 	@echo 'make setup         system packages and .venv (asked for by all others)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-long     the same with new random examples, and test-engine'
 	@echo 'make format        rewrite the sources in house style'
 	@echo 'make bench         the table of budgets'
+	@echo 'make bench-diagnosis   how often the diagnosis is right, on logs of others'
 	@echo 'make docs          rewrite the generated references'
 	@echo 'make clean         remove everything that was built'
 
@@ -67,6 +68,9 @@ $(ENGINE_STAMP): tools/engine-environment $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m benchmarks
+
+bench-diagnosis: $(STAMP)
+	$(PY) -m benchmarks.diagnosis
 
 docs: $(STAMP)
 	$(PY) -m vllm_warden.config.reference docs/reference/configuration.md
