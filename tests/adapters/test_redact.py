@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from vllm_warden.core.diagnose.redact import redact
+from vllm_warden.core.diagnose.redact import _prove_plain, redact
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,26 @@ def test_masking_hostile_lines_stays_fast():
         began = time.perf_counter()
         redact(line)
         assert time.perf_counter() - began < 0.2, line[:20]
+
+
+HEAD = "(EngineCore_0 pid=7) ERROR 11-29 15:22:23 [core.py:487] "
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    "message", ["api_key=SECRETVALUE", "Bearer SECRETVALUE0123", "prompt='SECRETVALUE'"]
+)
+def test_what_is_known_of_a_head_does_not_spare_what_follows_it(message, times):
+    assert redact(HEAD + "all is well") == HEAD + "all is well"
+    for _ in range(times):
+        assert "SECRETVALUE" not in redact(HEAD + message)
+        assert redact(HEAD + "all is well") == HEAD + "all is well"
+
+
+def test_a_line_with_a_secret_is_not_remembered():
+    redact(HEAD + "all is well")
+    before = _prove_plain.cache_info().currsize
+    redact(HEAD + "api_key=SECRETVALUE")
+    assert _prove_plain.cache_info().currsize == before
+    redact(HEAD + "all is better")
+    assert _prove_plain.cache_info().currsize == before + 1

@@ -10,7 +10,7 @@ from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.diagnose.long_line import shortened
 from vllm_warden.core.model import Failure, Phase
-from vllm_warden.daemon.kept_lines import KeptLines
+from vllm_warden.daemon.kept_lines import KeptLines, _is_error
 
 ACCESS = 'INFO:     127.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'
 START = ("INFO 11-29 16:00:09 [api_server.py:1457] Starting vLLM API server 0 on http://h:1",)
@@ -148,3 +148,26 @@ def test_long_lines_are_kept_within_32_mib_of_real_memory(character: str) -> Non
     taken = sum(sys.getsizeof(record.text) for record in attempt.kept.records())
     assert 8 << 20 < taken <= 32 << 20
     assert attempt.kept.lost_errors
+
+
+@pytest.mark.parametrize(
+    ("line", "is_error"),
+    [
+        (HEAD + "  File 'x.py'", True),
+        (HEAD + "(EngineCore_0 pid=7)   File 'x.py'", True),
+        (HEAD + "Received request a: prompt: 'x', params: 1", False),
+        (HEAD + "(EngineCore_0 pid=7) Received request a: prompt: 'x', params: 1", False),
+        (HEAD + "\x1b[0mReceived request a: prompt: 'x', params: 1", False),
+        (HEAD.replace("core.py", "logger.py") + "no more", False),
+        (HEAD.replace("ERROR", "INFO") + "Traceback (most recent call last):", False),
+        (HEAD + "x\rGenerated response a: output: 'x'", False),
+        ("x] Traceback (most recent call last):", True),
+        ("x] ERROR", False),
+    ],
+)
+def test_a_head_that_was_seen_before_does_not_speak_for_the_message(
+    line: str, is_error: bool
+) -> None:
+    for _ in range(2):
+        assert _is_error(line) is is_error
+        _is_error(HEAD + "  File 'x.py'")

@@ -60,7 +60,7 @@ def mask_secrets(text: str) -> str:
     ``password:``; bearer tokens; hf_, sk- and gh?_ tokens; user info of URLs. Token counts
     (``max_tokens``) are kept.
     """
-    if not _may_hold_secret(text.lower()):
+    if not may_hold_secret(text):
         return text
     for pattern, replacement in SHAPES:
         text = pattern.sub(replacement, text)
@@ -86,7 +86,9 @@ def _is_one_name(text: str) -> bool:
     return WORD.fullmatch(text) is not None
 
 
-def _may_hold_secret(lowered: str) -> bool:
+def may_hold_secret(text: str) -> bool:
+    """A cheap first look: True for every text in which something would be masked."""
+    lowered = text.lower()
     for hint in HINTS:  # noqa: SIM110 -- a generator costs more than all the searches
         if hint in lowered:
             return True

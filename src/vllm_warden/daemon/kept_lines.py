@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from vllm_warden.core.diagnose.evidence import LogRecord
 from vllm_warden.core.diagnose.grammar import parse
@@ -26,6 +27,9 @@ SURVIVED_SECONDS = 300.0
 
 _LOOK_AT = 400
 _SIGNS = ("ERROR", "CRITICAL", "Traceback (most", "terminate called", "Fatal Python")
+_HEADER_WITHIN = 240
+_MAY_BEGIN_OTHERWISE = frozenset({"", "(", "\x1b", "R", "G", "A", "D"})
+"""A message that begins so may have a process tag in front, or quote a request."""
 _API_SERVER = ("(APIServer", "(ApiServer", "\x1b[0;36m(A", "\x1b[1;36m(A")
 
 
@@ -39,9 +43,8 @@ class _Region:
     used_bytes: int = 0
     full: bool = False
 
-    def append(self, record: LogRecord) -> bool:
+    def append(self, record: LogRecord, size: int) -> bool:
         """False, and for ever, once there is no more room."""
-        size = record.memory_bytes
         fits = len(self.lines) < self.lines_max and self.used_bytes + size <= self.bytes_max
         if self.full or not fits:
             self.full = True
@@ -50,10 +53,10 @@ class _Region:
         self.used_bytes += size
         return True
 
-    def push(self, record: LogRecord) -> None:
+    def push(self, record: LogRecord, size: int) -> None:
         """Make room by dropping the oldest."""
         self.lines.append(record)
-        self.used_bytes += record.memory_bytes
+        self.used_bytes += size
         while len(self.lines) > self.lines_max or self.used_bytes > self.bytes_max:
             self.used_bytes -= self.lines.popleft().memory_bytes
 
@@ -90,13 +93,13 @@ class KeptLines:
         if is_error:
             self._begin_errors(record)
         in_errors = False
-        by_api_server = record.text.startswith(_API_SERVER)
-        if (is_error or self._errors.lines) and not by_api_server:
-            in_errors = self._errors.append(record)
+        size = record.memory_bytes
+        if is_error or (self._errors.lines and not record.text.startswith(_API_SERVER)):
+            in_errors = self._errors.append(record, size)
         self._recent.append(record)
-        if self._first.append(record):
+        if self._first.append(record, size):
             return
-        self._last.push(record)
+        self._last.push(record, size)
         if is_error and not in_errors:
             self._loose_errors.append(record)
         while self._loose_errors and self._loose_errors[0].number < self._last.lines[0].number:
@@ -132,7 +135,7 @@ class KeptLines:
             self._lost_error = record  # the end of a JSON record is the end of its traceback
         if not self._errors.lines:
             for before in self._recent:
-                self._errors.append(before)
+                self._errors.append(before, before.memory_bytes)
 
     def _forget_errors(self) -> None:
         self._errors.clear()
@@ -152,6 +155,11 @@ def _is_error(text: str) -> bool:
 def _speaks_of_error(head: str) -> bool:
     if head.startswith("{"):
         return '"levelname": "ERROR"' in head or '"levelname": "CRITICAL"' in head
+    begin = head.find("] ", 0, _HEADER_WITHIN) + 2
+    if begin > 1 and head[begin : begin + 1] not in _MAY_BEGIN_OTHERWISE and "\r" not in head:
+        level_tells = _level_tells(head[:begin])
+        if level_tells is not None:
+            return level_tells
     lines = list(parse(0, head))
     if any(is_quotation(line) for line in lines):
         return False
@@ -160,3 +168,15 @@ def _speaks_of_error(head: str) -> bool:
         or (line.level is None and any(sign in line.message for sign in _SIGNS[2:]))
         for line in lines
     )
+
+
+@lru_cache(maxsize=256)
+def _level_tells(head: str) -> bool | None:
+    """Whether a record with this head is an error; None where that takes the whole line.
+
+    A traceback has the same head on each of its lines.
+    """
+    line = next(parse(0, head))
+    if not line.source:
+        return None
+    return line.level in ("ERROR", "CRITICAL") and not is_quotation(line)

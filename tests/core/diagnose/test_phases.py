@@ -17,7 +17,7 @@ def track(*texts: str) -> tuple[PhaseTracker, list[Phase]]:
     return tracker, [phase for text in texts if (phase := tracker.feed(text))]
 
 
-LOGS = sorted([*CAPTURED.glob("*.log"), *SAMPLES.glob("*/*.log")])
+LOGS = sorted([*CAPTURED.glob("*/*.log"), *SAMPLES.glob("*/*.log")])
 
 
 @pytest.mark.parametrize("path", LOGS, ids=[path.stem for path in LOGS])
@@ -83,3 +83,18 @@ def test_a_line_costs_microseconds() -> None:
     for line in lines:
         tracker.feed(line)
     assert (time.process_time() - begin) / len(lines) < 20e-6
+
+
+def test_a_head_that_was_seen_before_hides_no_marker():
+    head = "(EngineCore_0 pid=7) INFO 11-29 15:22:23 [gpu_model_runner.py:487] "
+    for message in (
+        "Starting to load model m",
+        "[rank 0] Starting to load model m",
+        "\x1b[0mStarting to load model m",
+        "x\r" + head + "Starting to load model m",
+    ):
+        tracker = PhaseTracker()
+        assert tracker.feed(head + "nothing of note") is None
+        assert tracker.feed(head + message) is Phase.LOAD
+    assert PhaseTracker().feed("x] " + head + "Starting to load model m") is Phase.LOAD
+    assert PhaseTracker().feed("INFO:     Application startup complete. [x] y") is Phase.SERVING

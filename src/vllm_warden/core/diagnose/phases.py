@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from vllm_warden.core.model import Phase
 
@@ -96,6 +97,9 @@ class PhaseTracker:
 
     def feed(self, text: str) -> Phase | None:
         """Take one raw record; return the phase when a new one has been entered."""
+        begin = text.find("] ", 0, _LOOK_AT) + 2
+        if begin > 1 and _is_no_marker(text, begin) and _ends_header(text[:begin]):
+            return None
         if "\x1b" in text:
             text = _strip_colour(text[:_LOOK_AT])
         if text.startswith("{"):
@@ -177,6 +181,20 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def _is_no_marker(text: str, begin: int) -> bool:
+    """True when no marker stands there, nor anything behind which one could."""
+    key = text[begin : begin + _KEY]
+    return key not in _TABLE and key[:1] != "[" and "\x1b" not in key and "\r" not in text
+
+
+@lru_cache(maxsize=256)
+def _ends_header(text: str) -> bool:
+    """True when a message begins behind it. A traceback has the same head on each line."""
+    text = _strip_colour(text)
+    found = _MESSAGE.search(text)
+    return found is not None and found.end() == len(text) and not text.startswith("{")
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")

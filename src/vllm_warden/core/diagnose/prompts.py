@@ -6,8 +6,6 @@ import re
 
 from vllm_warden.core.diagnose.long_line import parted
 
-_HINTS = ("prompt", "Dumping ", "Generated response ")
-
 _REQUEST = re.compile(r"(?:Received request|Request \S{1,200} details:|Generated response) ?")
 _PAYLOAD = re.compile(r"(?:prompt|output): ")
 _TAIL = ", params: "
@@ -35,11 +33,15 @@ def hide_prompts(text: str) -> str:
     In a request's own record everything from the prompt up to the last ``, params:`` goes, or to
     the end of the line: no quote inside of a prompt can end it early.
     """
-    for hint in _HINTS:
-        if hint in text:
-            kept, note = parted(text)
-            return _hidden(kept) + note
-    return text
+    if not may_hold_prompt(text):
+        return text
+    kept, note = parted(text)
+    return _hidden(kept) + note
+
+
+def may_hold_prompt(text: str) -> bool:
+    """A cheap first look: True for every line in which something would be hidden."""
+    return "prompt" in text or "Dumping " in text or "Generated response " in text
 
 
 def _hidden(text: str) -> str:
