@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from vllm_warden.core.diagnose.diagnosis import Diagnosis, ProofLine
-from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.diagnose.figures import Value, figures_of
 from vllm_warden.core.diagnose.findings import AFTER_EVERYTHING, Finding, Reading, read
 from vllm_warden.core.diagnose.phases import LogFacts
@@ -22,13 +23,15 @@ _NEWEST_KNOWN = (0, 33)
 _SIGNAL = re.compile(r"exit code: -(\d{1,3})\b|\}?': -(\d{1,3})\b")
 
 
-def diagnose(evidence: Evidence) -> Diagnosis:
+def diagnose(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Diagnosis:
     """Never raises on any text: what no row explains is ``unknown``.
+
+    ``records`` are read instead of the evidence's own where a log is too long to be kept.
 
     Evidence of a supervised attempt (exit status, phase reached, readiness or a lost process
     known) is always a death; a bare log without a failure in it is ``none``.
     """
-    reading = read(evidence)
+    reading = read(evidence, records)
     causes = [item for item in reading.findings if item.role is Role.CAUSE]
     decided = min(causes, key=lambda item: (item.weight, item.line), default=None)
     if decided is not None and _was_asked(evidence, reading, decided):

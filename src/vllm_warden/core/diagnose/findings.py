@@ -76,10 +76,10 @@ class Reading:
     ended_orderly: bool
 
 
-def read(evidence: Evidence) -> Reading:
+def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Reading:
     """One pass over the records, then one over the exceptions found in them."""
     reader = _Reader()
-    reader.take(evidence.records)
+    reader.take(evidence.records if records is None else records)
     tracker = reader.tracker
     phase = tracker.before_shutdown or tracker.phase
     raised = reader.tracebacks.finish()
