@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from vllm_warden.core.diagnose.company import in_company
 from vllm_warden.core.diagnose.diagnosis import Diagnosis, ProofLine
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.diagnose.figures import Value, figures_of
@@ -32,7 +33,10 @@ def diagnose(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> 
     known) is always a death; a bare log without a failure in it is ``none``.
     """
     reading = read(evidence, records)
-    causes = [item for item in reading.findings if item.role is Role.CAUSE]
+    causes = in_company(
+        [item for item in reading.findings if item.role is Role.CAUSE],
+        died=_is_supervised(evidence) or bool(reading.unnamed),
+    )
     decided = min(causes, key=lambda item: (item.weight, item.line), default=None)
     if decided is not None and _was_asked(evidence, reading, decided):
         return _unexplained(evidence, reading, decided.row.summary)

@@ -16,9 +16,11 @@ GPU_ALLOCATION = re.compile(
     r"(?:torch\.|torch\.cuda\.)?OutOfMemoryError: (?:CUDA|HIP|XPU|NPU) out of memory"
     r"|(?:CUDA|HIP|XPU|NPU) out of memory(?:\. Tried to allocate| occurred when warming up)"
     r"|CUDA (?:driver )?error: out of memory|HIP error: out of memory|cudaErrorMemoryAllocation"
-    r"|Triton Error \[CUDA\]: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|Triton Error \[CUDA\]: out of memory|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED"
+    r"|UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY|(?:CUDA|HIP)_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory"
 )
-"""All ways in which torch 2.6 to 2.14, Triton and cuBLAS say that GPU memory could not be had."""
+"""All ways in which torch 2.6 to 2.14 and what lies below it (Triton, cuBLAS, CUDA, HIP, Intel's
+runtime) say that GPU memory could not be had."""
 
 HOST_ALLOCATION = re.compile(
     r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
@@ -77,6 +79,29 @@ class Raises:
 
 
 @dataclass(frozen=True, slots=True)
+class RaisedUnder:
+    """An exception by where it was raised: for mechanisms that have no wording of their own.
+
+    ``kinds`` are ends of type names; one of ``functions`` must be on the call stack, and the phase
+    (the stack's, failing that the log's) one of ``phases``, where they are given.
+    """
+
+    kinds: tuple[str, ...]
+    functions: frozenset[str] = frozenset()
+    phases: frozenset[Phase] = frozenset()
+    pattern: re.Pattern[str] | None = None
+
+    def sees(self, raised: Raised) -> bool:
+        if self.kinds and not raised.type.endswith(self.kinds):
+            return False
+        if self.functions and self.functions.isdisjoint(raised.functions):
+            return False
+        if self.phases and (raised.phase or raised.before) not in self.phases:
+            return False
+        return self.pattern is None or _says(self.pattern, raised.text[:_HEAD])
+
+
+@dataclass(frozen=True, slots=True)
 class Prints:
     """A line outside of any traceback, by what its message begins with.
 
@@ -108,4 +133,4 @@ class Counted:
     proof: Callable[[Evidence], str | None]
 
 
-Detector = Allocation | Raises | Prints | Counted
+Detector = Allocation | Raises | RaisedUnder | Prints | Counted

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
-from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, Raises
+from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, RaisedUnder, Raises
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.diagnose.grammar import LINES_PER_RECORD, LogLine, looks_like_json, parse
 from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
@@ -19,7 +19,9 @@ from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase, Role, Site
 AFTER_EVERYTHING = 1 << 60
 """Line number of facts that are not in the log: they come behind all text of equal weight."""
 
-_ON_RAISED = tuple(row for row in SIGNATURES if isinstance(row.detect, Raises | Allocation))
+_ON_RAISED = tuple(
+    row for row in SIGNATURES if isinstance(row.detect, Raises | RaisedUnder | Allocation)
+)
 _ON_LINES = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Prints))
 _COUNTED = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Counted))
 _BEGINS = tuple(text for _, detect in _ON_LINES if not detect.within for text in detect.begins)

@@ -34,6 +34,11 @@ class Signature:
     phase, failing that, where the log was). ``caution`` says what a match does not prove. ``asked``
     is True where the engine says that it was told to stop: no failure, unless somebody who
     watched it had not asked.
+
+    ``passing`` is True for what goes away by itself often enough for one more try, ``in_company``
+    for what proves nothing unless something died as well. ``since`` and ``until`` are the first
+    and the last of the sampled releases of vLLM that can print it (None: no limit is known); the
+    true limits may lie a release apart.
     """
 
     id: str
@@ -46,4 +51,8 @@ class Signature:
     phase: Phase | None = None
     site: Site | None = None
     likely: bool = False
+    passing: bool = False
+    in_company: bool = False
+    since: str | None = None
+    until: str | None = None
     asked: bool = False
