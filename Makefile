@@ -6,15 +6,18 @@ PY          := $(VENV)/bin/python
 BIN         := $(VENV)/bin
 STAMP       := $(VENV)/.set-up
 ENGINE_STAMP := $(ENGINE_VENV)/.set-up
+SYSTEMD_ROOT := build/systemd
+SYSTEMD_STAMP := $(SYSTEMD_ROOT)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-fast test-journald test-engine test-long engine bench bench-diagnosis docs clean
+.PHONY: help setup demo test lint format test-fast test-journald test-engine test-systemd test-long engine bench bench-diagnosis docs clean
 
 help:
 	@echo 'make setup         system packages and .venv (asked for by all others)'
 	@echo 'make demo          the incident, live, on a simulated host; about a minute'
 	@echo 'make test          lint, types, imports and the fast tests; a few minutes'
 	@echo 'make test-engine   the main job on real vLLM for the CPU; installs 2.5 GB once'
+	@echo 'make test-systemd  the service under the real systemd, in a container; needs root'
 	@echo 'make test-long     the same with new random examples, and test-engine'
 	@echo 'make format        rewrite the sources in house style'
 	@echo 'make bench         the table of budgets'
@@ -46,7 +49,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -m 'not engine and not journald' --no-skips
+	$(BIN)/pytest -m 'not engine and not journald and not systemd' --no-skips
 
 # The rig starts a journald of its own in a private mount namespace, which needs root.
 test-journald: $(STAMP)
@@ -56,9 +59,17 @@ test-journald: $(STAMP)
 test-engine: $(STAMP) $(ENGINE_STAMP)
 	tools/with-journald $(BIN)/pytest -m engine --no-skips -n 2 --dist worksteal
 
+# A container with the real systemd (Debian 12), which needs root.
+test-systemd: $(STAMP) $(SYSTEMD_STAMP)
+	$(BIN)/pytest -m systemd --no-skips
+
+$(SYSTEMD_STAMP): tools/systemd-root pyproject.toml tests/rigs/container.sh
+	@tools/systemd-root $(SYSTEMD_ROOT) $(PY)
+	@touch $@
+
 # What does not fit into CI: new random examples in every run, and the whole main job after it.
 test-long: $(STAMP) test-engine
-	$(BIN)/pytest -m 'not engine and not journald' --hypothesis-profile=new --no-skips
+	$(BIN)/pytest -m 'not engine and not journald and not systemd' --hypothesis-profile=new --no-skips
 
 engine: $(ENGINE_STAMP)
 
