@@ -21,7 +21,7 @@ CRASH = (
     HEAD + '  File "/opt/vllm/v1/worker/gpu_worker.py", line 1, in execute_model',
     HEAD + "RuntimeError: CUDA error: an illegal memory access was encountered",
 )
-CLIENT = "ERROR 11-29 16:20:01 [serving_completion.py:200] "
+CLIENT = "ERROR 11-29 16:20:01 [launcher.py:200] "
 TOLD = (
     CLIENT + "Error in completion stream generator.",
     CLIENT + "Traceback (most recent call last):",
@@ -59,6 +59,17 @@ def test_the_cause_outlives_the_tracebacks_of_three_hundred_clients() -> None:
     assert attempt.failure() is Failure.ILLEGAL_MEMORY_ACCESS
     assert attempt.kept.lost_lines > 0
     assert attempt.kept.lost_errors  # lines at the level of errors are missing
+
+
+def test_errors_of_files_that_quote_requests_leave_the_evidence_complete() -> None:
+    """A user makes as many of them as he likes, and none speaks for the engine."""
+    attempt = Attempt()
+    attempt.say(*START)
+    attempt.say(*(line.replace("launcher.py", "serving_chat.py") for line in TOLD), times=100)
+    attempt.say(*CRASH)
+    attempt.say(ACCESS, times=7000)
+    assert attempt.failure() is Failure.ILLEGAL_MEMORY_ACCESS
+    assert not attempt.kept.lost_errors
 
 
 def test_the_tracebacks_of_an_api_server_that_names_itself_leave_the_evidence_complete() -> None:

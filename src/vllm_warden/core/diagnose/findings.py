@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, RaisedUnder, Raises
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
-from vllm_warden.core.diagnose.grammar import LINES_PER_RECORD, LogLine, looks_like_json, parse
+from vllm_warden.core.diagnose.grammar import (
+    LINE_LIMIT,
+    LINES_PER_RECORD,
+    LogLine,
+    looks_like_json,
+    parse,
+)
 from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
 from vllm_warden.core.diagnose.places import site_of
 from vllm_warden.core.diagnose.quoted import Quotes
@@ -29,6 +36,8 @@ _WITHIN = tuple(text for _, detect in _ON_LINES if detect.within for text in det
 
 _TEXT_RECORDS_BEFORE_JSON = 20
 """Records that vLLM may print as text before its JSON formatter is in place."""
+
+_JSON_ERROR = re.compile(r'"levelname": ?"(?:ERROR|CRITICAL)"')
 
 _LINES_SAVED = 4000
 _LINES_EACH = 40
@@ -114,7 +123,7 @@ class _Reader:
         saved = _LINES_SAVED
         for record in records:
             text = record.text
-            json_records = looks_like_json(text) and self._is_json_log()
+            json_records = looks_like_json(text) and self._is_json_log(text)
             lines_max = min(LINES_PER_RECORD, saved)
             lines = 0
             for line in parse(record.number, text, json_records=json_records, lines_max=lines_max):
@@ -122,10 +131,14 @@ class _Reader:
                 self._line(line)
             saved = min(_LINES_SAVED, saved - lines + _LINES_EACH)
 
-    def _is_json_log(self) -> bool:
-        """Whether the attempt's log began in JSON: only then a record in that form is its own."""
+    def _is_json_log(self, text: str) -> bool:
+        """Whether the attempt's log began in JSON: only then a record in that form is its own.
+
+        No engine begins with an error, so an error in JSON behind text is somebody else's.
+        """
         if not self.in_json and self.text_records <= _TEXT_RECORDS_BEFORE_JSON:
-            self.in_json = self.tracker.phase not in _SERVING
+            begins = not self.text_records or not _JSON_ERROR.search(text, 0, LINE_LIMIT)
+            self.in_json = begins and self.tracker.phase not in _SERVING
         return self.in_json
 
     def _line(self, line: LogLine) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vllm_warden.core.diagnose.long_line import parted
@@ -37,6 +37,9 @@ _HEADER = re.compile(
 _TORCH_RANK = re.compile(r"\[(?P<name>rank\d{1,5})\]: ?")
 """torch.distributed marks the uncaught tracebacks of its ranks so."""
 _UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}")
+_UVICORN_RECORD = re.compile(
+    r"(?:\([A-Za-z][\w.:, =-]{0,160}\) ?){0,8}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}"
+)
 _TRANSPORT = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? "
     r"[^\s]{1,80} [^\s\[:]{1,80}\[\d{1,10}\]: "
@@ -95,14 +98,32 @@ def parse(
             yield from lines
             return
     if "\r" in text:
-        for part in _bounded(_RETURNS.split(text), min(lines_max, OVERWRITTEN_LINES)):
-            if part and not part.isspace():
-                yield _parse_text(number, part[:LINE_LIMIT])
+        yield from _overwritten(
+            number, _bounded(_RETURNS.split(text), min(lines_max, OVERWRITTEN_LINES))
+        )
         return
     yield _parse_text(number, text[:LINE_LIMIT])
 
 
 _RETURNS = re.compile(r"[\r\n]+")
+
+
+def _overwritten(number: int, parts: list[str]) -> Iterator[LogLine]:
+    """What CR parts: progress bars and then a record, or a record that quotes a user's CR.
+
+    A record is written whole, with LF behind it. What stands behind a CR in it is its own text,
+    whatever head it has.
+    """
+    record: LogLine | None = None
+    for part in parts:
+        if not part or part.isspace():
+            continue
+        if record is not None:
+            yield replace(record, message=part[:LINE_LIMIT].rstrip())
+            continue
+        line = _parse_text(number, part[:LINE_LIMIT])
+        record = line if line.file is not None else None
+        yield line
 
 
 def _bounded(parts: list[str], lines_max: int) -> list[str]:
@@ -148,6 +169,8 @@ def _head(text: str) -> _Head | None:
     """None where the record has no header of its own."""
     transport = _TRANSPORT.match(text)
     start = transport.end() if transport else 0
+    if _UVICORN_RECORD.match(text, start):
+        return None  # it quotes paths and addresses that clients choose
     header = _HEADER.search(text, start, start + _HEADER_WITHIN)
     if header is None:
         return None

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from vllm_warden.core.diagnose.grammar import LogLine
 
-_FILES = frozenset({"dump_input.py", "logger.py", "request_logger.py"})
-"""Files of vLLM that print requests."""
+_FILES = re.compile(
+    r"(?:dump_input|(?:request_)?logger|protocol|(?:batch_)?serving\w{0,40}|api_router|chat_utils"
+    r"|\w{0,40}(?:tool|reasoning)_parsers?|preprocess\w{0,20}|online_derenderer|harmony|context"
+    r"|response_template|connection|validation|vllm_error|exception|http|server_utils)\.py"
+)
+"""Files of vLLM 0.8 to 0.33 that print requests, or what they failed on (chat templates, tool
+calls, fields): none of them speaks for the engine, at whatever level."""
 
 _BEGINS = re.compile(
     r"Received request |Request \S{1,200} details: |Generated response |Added request "
@@ -45,9 +51,14 @@ class Quotes:
         return self._open
 
 
+@lru_cache(maxsize=512)
+def _prints_requests(file: str) -> bool:
+    return _FILES.fullmatch(file.rpartition("/")[2]) is not None
+
+
 def is_quotation(line: LogLine) -> bool:
     """True for a line that begins a record of a request, or has the head of one."""
-    if line.file is not None and line.file.rpartition("/")[2] in _FILES:
+    if line.file is not None and _prints_requests(line.file):
         return True
     return line.message.startswith(("Rec", "Req", "Gen", "Add", "Dum")) and bool(
         _BEGINS.match(line.message)
