@@ -183,6 +183,10 @@ class ModelProbe(Protocol):
 
 
 class Notifier(Protocol):
+    @property
+    def is_active(self) -> bool:
+        """False where nobody listens: nothing needs to be told then."""
+
     def ready(self) -> None: ...
 
     def status(self, text: str) -> None: ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from vllm_warden.adapters.systemd.notify import watchdog_seconds
 from vllm_warden.core.lifecycle.states import State
@@ -14,9 +13,9 @@ STATUS_SECONDS = 1.0
 
 async def pet_watchdog(shell: Shell) -> None:
     """For ever. Posts nothing itself: a queue that is not drained is the sign of a hung loop."""
-    limit = watchdog_seconds()
-    if limit is None and "NOTIFY_SOCKET" not in os.environ:
+    if not shell.ports.notifier.is_active:
         return
+    limit = watchdog_seconds()
     last_text = ""
     while True:
         if shell.loop.is_drained():
