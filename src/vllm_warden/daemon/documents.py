@@ -130,8 +130,8 @@ def excerpt(evidence: Evidence, proof_lines: set[int]) -> list[ProofDocument]:
         for line in proof_lines
         for number in range(line - EXCERPT_AROUND, line + EXCERPT_AROUND + 1)
     }
-    tail = {record.number for record in evidence.records[-40:]}
-    chosen = [record for record in evidence.records if record.number in wanted | tail]
+    wanted |= {record.number for record in evidence.records[-40:]}
+    chosen = [record for record in evidence.records if record.number in wanted]
     return [
         {"line": record.number, "text": record.text[:LINE_MAX]} for record in chosen[:EXCERPT_MAX]
     ]

@@ -131,7 +131,7 @@ class KeptLines:
         now = record.at_seconds
         if last is not None and now is not None and now - last > QUIET_SECONDS:
             self._forget_errors()
-        if is_shortened(record.text) and record.text.startswith("{"):
+        if record.text.startswith("{") and is_shortened(record.text):
             self._lost_error = record  # the end of a JSON record is the end of its traceback
         if not self._errors.lines:
             for before in self._recent:

@@ -12,7 +12,7 @@ from vllm_warden.core.diagnose.asked import asked_settings
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.document import document
 from vllm_warden.core.diagnose.evidence import Evidence, LostProcess
-from vllm_warden.core.diagnose.figures import figures_of
+from vllm_warden.core.diagnose.figures import figures_of, gpu_of
 from vllm_warden.core.model import GIB, MIB, Confidence, Failure, Phase, Site
 
 HEALTHY = load(SAMPLES / "none" / "engine-dead-error-of-a-clean-stop.log").evidence().records
@@ -140,3 +140,28 @@ def test_the_document_lists_other_processes() -> None:
 def test_settings_are_read_from_the_log(text: str, settings: dict[str, object]) -> None:
     line = "(APIServer pid=1) INFO 11-29 14:41:00 [utils.py:9] non-default args: " + text
     assert asked_settings(records("x", line)) == settings
+
+
+ALLOCATION = (
+    "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 3 has a total capacity of 79.10 GiB"
+)
+TAKEN = (
+    "ValueError: Free memory on device cuda:5 (1.0/79.1 GiB) on startup is less than desired "
+    "GPU memory utilization (0.9, 71.2 GiB)"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ALLOCATION,
+        ALLOCATION.removeprefix("CUDA out of memory. "),
+        TAKEN,
+        f"{ALLOCATION}\n{TAKEN}",
+        f"{ALLOCATION}\n{TAKEN.replace('cuda:5 ', '')}",
+        "GPU 3 has a total capacity",
+        "",
+    ],
+)
+def test_the_gpu_alone_is_the_one_among_all_figures(text: str) -> None:
+    assert gpu_of(text) == figures_of(text).get("gpu")

@@ -62,6 +62,7 @@ class StreamFollower:
     def __init__(self, identifier: str, opening_line: str, since_seconds: float) -> None:
         self._identifier = identifier
         self._opening_line = opening_line
+        self._opening_message = opening_line.encode()
         self._since_seconds = since_seconds
         self._reader = open_reader()
         self._joiner = Joiner()
@@ -84,7 +85,7 @@ class StreamFollower:
             if entry is None:
                 break
             whole = self._joiner.add(entry)
-            if whole is not None and whole.text != self._opening_line:
+            if whole is not None and whole.message != self._opening_message:
                 entries.append(whole)
         return entries
 

@@ -135,7 +135,8 @@ class JournalStream:
                 if not entries:
                     follower.wait(self._expecting)
                     continue
-                kept = [entry for entry in entries if not self._end or entry.text != self._end]
+                end = self._end.encode()
+                kept = [entry for entry in entries if not end or entry.message != end]
                 ended = len(kept) < len(entries)
                 if ended:
                     kept.extend(follower.rest())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from vllm_warden.core.diagnose.company import in_company
 from vllm_warden.core.diagnose.diagnosis import Diagnosis, ProofLine
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
-from vllm_warden.core.diagnose.figures import Value, figures_of
+from vllm_warden.core.diagnose.figures import Value, figures_of, gpu_of
 from vllm_warden.core.diagnose.findings import AFTER_EVERYTHING, Finding, Reading, read
 from vllm_warden.core.diagnose.phases import LogFacts
 from vllm_warden.core.diagnose.signature import Weight
@@ -124,8 +124,8 @@ def _figures(
     figures = figures_of(raised.whole if raised else decided.text)
     gpus: set[int] = set()
     for item in same:
-        gpu = figures_of(item.raised.whole).get("gpu") if item.raised else None
-        if isinstance(gpu, int):
+        gpu = gpu_of(item.raised.whole) if item.raised else None
+        if gpu is not None:
             gpus.add(gpu)
     if decided.row.failure is Failure.KILLED_BY_SIGNAL:
         signal = _signal(evidence, decided)

@@ -75,6 +75,15 @@ def figures_of(text: str) -> dict[str, Value]:
     return figures
 
 
+def gpu_of(text: str) -> int | None:
+    """The figure ``gpu`` alone: a death has many ranks, and of the others nothing else is told."""
+    taken = _TAKEN.search(text) if "on startup is less than" in text else None
+    if taken is not None and taken[1] is not None:
+        return int(taken[1])
+    found = _GPU.search(text) if "out of memory. Tried" in text else None
+    return int(found[1]) if found else None
+
+
 def _torch(text: str, figures: dict[str, Value]) -> None:
     for name, pattern in _SIZED.items():
         if found := pattern.search(text):
