@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from vllm_warden.core.diagnose.flattened import START as _START
+from vllm_warden.core.diagnose.flattened import unflattened
 from vllm_warden.core.diagnose.grammar import LogLine
 from vllm_warden.core.diagnose.places import KNOWN, frame_names, phase_of, site_of
 from vllm_warden.core.model import Phase, Site
@@ -28,20 +30,33 @@ _METHOD = re.compile(
 )
 _TIMED_OUT = re.compile(r"RPC call to (\w{1,60}) timed out")
 _EXCEPTION = re.compile(
-    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:(?:: |:$)(?P<message>.*))?$", re.DOTALL
+    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}|[a-z]\w{0,80}Error))"
+    r"(?:\(\w{1,60}\))?(?:(?:: |:$)(?P<message>.*))?$",
+    re.DOTALL,
 )
 _BARE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Refused)$")
 _REPR = re.compile(
     r"(?P<type>(?:\w{1,80}\.){0,8}[A-Z]\w{0,80}Error)\(['\"](?P<message>.*)", re.DOTALL
 )
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
-_START = "Traceback (most recent call last):"
+_STACK = ("Stack (most recent call first):", "Current thread 0x")
+"""What faulthandler prints between a fatal error and the stack of the thread that had it."""
+_FATAL = "Fatal Python error: "
+_NATIVE = re.compile(r"\s{0,8}what\(\):  ?|.{0,240}? terminated with exception: ")
+"""How std::terminate and torch's watchdog threads introduce what a C++ exception said."""
+_VALIDATED = "Value error, "
+"""So pydantic introduces the ValueError that a check of vLLM's configuration raised."""
 _QUOTED = re.compile(r"Worker failed with error '(.{0,4000}?)(?:', please check|$)", re.DOTALL)
 _ENGINE_FILE = re.compile(
     r"vllm/(?:v1/)?(?:engine/(?:core|llm_engine|async_llm_engine)\.py|engine/multiprocessing/"
     r"|worker/|executor/|core/sched|sample/|attention/|spec_decode/)|vllm/model_executor/"
     r"|vllm/distributed/"
 )
+FATAL = "FatalError"
+"""Kind of what faulthandler reports: no exception, but it has a call stack."""
+_FAILED = ("ERROR", "CRITICAL")
+_Key = tuple[str, int | None, bool]
+"""Process, process number, and whether its lines are records of a logger."""
 _NOT_TYPES = frozenset({"INFO", "WARNING", "ERROR", "DEBUG", "Process", "Killed", "File", "PC"})
 
 
@@ -85,7 +100,7 @@ class _Open:
     before: Phase | None
     functions: set[str] = field(default_factory=set)
     in_engine: bool = False
-    exception: re.Match[str] | None = None
+    kind: str | None = None
     at: int = 0
     proof: str = ""
     message: list[str] = field(default_factory=list)
@@ -108,22 +123,22 @@ class Tracebacks:
     """Fed the lines of all processes in order; exceptions come out of ``finish``."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int | None, bool], _Open] = {}
+        self._open: dict[_Key, _Open] = {}
+        self._loose: dict[_Key, tuple[str, set[str]]] = {}
         self._done: list[Raised] = []
+        self.cut: list[Raised] = []
+        """Call stacks of which the exception is missing; complete after ``finish``."""
 
     def feed(self, line: LogLine, before: Phase | None) -> bool:
         """Take one line; True when it belongs to a traceback or is an exception line."""
         key = (line.process, line.pid, bool(line.source))
         current = self._open.get(key)
         message = line.message
-        if message.startswith(_START) or message.endswith(_START):
-            if current is not None and not current.functions and _same_record(current, line):
-                current.chained = True  # the exception was printed ahead of its traceback
-            self._start(key, current, line, before)
-            return True
+        if _START in message:
+            return self._begin(key, current, line, before)
         frame = _FRAME.match(message) if "File " in message[:40] else None
         if frame:
-            if current is None or current.exception:
+            if current is None or current.kind is not None:
                 if current is not None and _same_record(current, line):
                     current.chained = True  # an excerpt that lost the line between the two
                 current = self._start(key, current, line, before)
@@ -132,9 +147,25 @@ class Tracebacks:
             return True
         if current is None:
             return self._stand_alone(key, line, before)
-        if current.exception is None:
+        if current.kind is None:
             return self._inside(current, line)
         return self._behind(key, current, line, before)
+
+    def _begin(self, key: _Key, current: _Open | None, line: LogLine, before: Phase | None) -> bool:
+        first, *rest = unflattened(line.message)
+        announced = _METHOD.match(first.removesuffix(_START).rstrip(", "))
+        if announced:  # V0 names the exception ahead of its traceback
+            current = self._start(key, current, line, before)
+            current.functions.add(announced["method"])
+            if announced["message"]:
+                self._name(current, announced["type"], announced["message"], line)
+                current.chained = True
+        elif current is not None and not current.functions and _same_record(current, line):
+            current.chained = True  # the exception was printed ahead of its traceback
+        self._start(key, current, line, before)
+        for part in rest:
+            self.feed(replace(line, message=part), before)
+        return True
 
     def finish(self) -> list[Raised]:
         """All exceptions, in the order of their lines; repeats of one process are left out."""
@@ -152,12 +183,15 @@ class Tracebacks:
 
     def _start(
         self,
-        key: tuple[str, int | None, bool],
+        key: _Key,
         current: _Open | None,
         line: LogLine,
         before: Phase | None,
     ) -> _Open:
         opened = _Open(line, before)
+        source, names = self._loose.pop(key, ("", None))
+        if names and source == line.source:
+            opened.functions |= names
         if current is not None:
             if current.chained:
                 opened.links = [*current.links[: CHAIN_LIMIT - 2], current]
@@ -166,91 +200,121 @@ class Tracebacks:
         self._open[key] = opened
         return opened
 
-    def _stand_alone(
-        self, key: tuple[str, int | None, bool], line: LogLine, before: Phase | None
-    ) -> bool:
-        found = exception_of(line.message) or _REPR.match(line.message)
+    def _stand_alone(self, key: _Key, line: LogLine, before: Phase | None) -> bool:
         while_doing = _METHOD.match(line.message)
         if while_doing:
             current = self._start(key, None, line, before)
             current.functions.add(while_doing["method"])
             if while_doing["message"]:
-                self._name(current, while_doing, line)
+                self._name(current, while_doing["type"], while_doing["message"], line)
             return True
-        if not found:
+        found = _introduced(line.message) or _repr_of(line.message)
+        if found is None:
+            self._keep_calls(key, line)
             return False
-        current = self._start(key, None, line, before)
-        self._name(current, found, line)
-        return True
+        self._name(self._start(key, None, line, before), *found, line)
+        return found[0] != FATAL
+
+    def _keep_calls(self, key: _Key, line: LogLine) -> None:
+        """Of an excerpt that begins within a traceback: its first source lines."""
+        if line.level not in _FAILED or not line.source or "(" not in line.message:
+            return
+        calls: set[str] = set()
+        _take_calls(calls, line.message)
+        if calls:
+            source, names = self._loose.get(key, (line.source, set()))
+            self._loose[key] = (line.source, names | calls if source == line.source else calls)
 
     def _inside(self, current: _Open, line: LogLine) -> bool:
         message = line.message
-        if message.startswith((" ", "\t")):
-            _take_calls(current, message)
-            return True
-        if found := exception_of(message):
-            self._name(current, found, line)
+        if found := _introduced(message):
+            self._name(current, *found, line)
         else:
-            _take_calls(current, message)
+            _take_calls(current.functions, message)
         return True
 
     def _behind(
         self,
-        key: tuple[str, int | None, bool],
+        key: _Key,
         current: _Open,
         line: LogLine,
         before: Phase | None,
     ) -> bool:
         message = line.message
-        if message.startswith(_CHAIN):
+        if message.startswith(_CHAIN) or (current.kind == FATAL and message.startswith(_STACK)):
             current.chained = True
             return True
         if not message:
             return True
         same = line.source == current.first.source and line.level == current.first.level
-        if same and len(current.message) < MESSAGE_LINES_LIMIT and not exception_of(message):
+        if same and len(current.message) < MESSAGE_LINES_LIMIT and not _ends_message(message):
             current.message.append(message)
             return not _looks_separate(message)
         self._close(current)
         del self._open[key]
         return self._stand_alone(key, line, before)
 
-    def _name(self, current: _Open, found: re.Match[str], line: LogLine) -> None:
-        current.exception = found
+    def _name(self, current: _Open, kind: str, message: str, line: LogLine) -> None:
+        current.kind = kind
         current.at = line.number
         current.proof = line.message
-        current.message = [found["message"] or ""]
+        current.message = [message]
         if rpc := _TIMED_OUT.match(current.message[0]):
             current.functions.add(rpc[1])
 
     def _close(self, last: _Open) -> None:
         chain = [*last.links, last]
         functions = frozenset(name for one in chain for name in one.functions)
-        texts = [_text(one) for one in chain if one.exception]
+        texts = [f"{one.kind}: {_message(one)}" for one in chain if one.kind is not None]
         in_engine = any(one.in_engine for one in chain)
         for one in chain:
-            if one.exception:
+            if one.kind is not None:
                 self._done.append(_raised(one, functions, in_engine, "\n".join(texts)))
+        if not texts and functions:
+            self.cut.append(_raised(last, functions, in_engine, ""))
+
+
+def _ends_message(message: str) -> bool:
+    """Whether another exception begins. NCCL and NIXL write theirs in lower case, and within."""
+    found = exception_of(message)
+    return found is not None and found["type"].rpartition(".")[2][:1].isupper()
 
 
 def _same_record(current: _Open, line: LogLine) -> bool:
     return bool(line.source) and line.source == current.first.source
 
 
-def _take_calls(current: _Open, source: str) -> None:
+def _introduced(message: str) -> tuple[str, str] | None:
+    """Type and message of an exception: as Python, pydantic, faulthandler or C++ introduce it."""
+    if message.startswith(_FATAL):
+        return FATAL, message[len(_FATAL) :]
+    if message.lstrip().startswith(_VALIDATED):
+        return "ValueError", message.lstrip()[len(_VALIDATED) :].partition(" [type=")[0]
+    if ("what():" in message or "terminated with exception: " in message) and (
+        native := _NATIVE.match(message)
+    ):
+        return "c10.Error", message[native.end() :]
+    if message.startswith((" ", "\t")):
+        return None
+    found = exception_of(message)
+    return (found["type"], found["message"] or "") if found else None
+
+
+def _repr_of(message: str) -> tuple[str, str] | None:
+    found = _REPR.match(message)
+    return (found["type"], found["message"]) if found else None
+
+
+def _take_calls(functions: set[str], source: str) -> None:
     """The line being executed names the next function, also where its frame was cut away."""
     if "collective_rpc(" in source and (rpc := _RPC.search(source)):
-        current.functions.add(rpc[1])
+        functions.add(rpc[1])
     if "(" in source and "self." in source:
-        current.functions.update(name for name in _CALL.findall(source[:200]) if name in KNOWN)
+        functions.update(name for name in _CALL.findall(source[:200]) if name in KNOWN)
 
 
 def _looks_separate(message: str) -> bool:
     return message.startswith(("INFO", "Process ", "usage:", "[")) or ": error: " in message
-
-
-def _text(one: _Open) -> str:
-    return f"{one.exception['type']}: {_message(one)}" if one.exception else ""
 
 
 def _message(one: _Open) -> str:
@@ -258,8 +322,8 @@ def _message(one: _Open) -> str:
 
 
 def _raised(one: _Open, functions: frozenset[str], in_engine: bool, whole: str) -> Raised:
-    found, first = one.exception, one.first
-    kind = found["type"] if found else ""
+    first = one.first
+    kind = one.kind or ""
     message = _message(one)
     quoted = _QUOTED.match(message)
     if quoted:
@@ -268,18 +332,18 @@ def _raised(one: _Open, functions: frozenset[str], in_engine: bool, whole: str) 
     return Raised(
         type=kind,
         message=message,
-        line=one.at,
+        line=one.at or first.number,
         process=first.process,
         rank=first.rank,
         functions=functions,
         in_engine=in_engine,
-        logged=bool(first.source) and first.level in ("ERROR", "CRITICAL"),
+        logged=bool(first.source) and first.level in _FAILED,
         bare=not first.source and first.level in (None, "ERROR", "CRITICAL"),
         quoted=bool(quoted),
         before=one.before,
         whole=whole,
         file=first.file,
-        proof=one.proof,
+        proof=one.proof or first.message,
         phase=phase,
         site=site_of(phase, functions),
     )
