@@ -52,7 +52,9 @@ def test_no_failure_is_exit_code_1(run) -> None:
 @pytest.mark.parametrize("text", [b"", bytes(range(256)) * 50, b"hello\nworld\n"])
 def test_a_file_without_any_record_of_vllms_is_not_called_healthy(run, text) -> None:
     done = run("-", text=text)
-    assert (done.returncode, done.stdout) == (1, "no vLLM record recognised in -\n")
+    assert done.returncode == 1
+    assert "no vLLM record recognised" in done.stdout
+    assert "nothing failed" not in done.stdout.lower()
     document = json.loads(run("--json", "-", text=text).stdout)
     assert (document["failure"], document["confidence"]) == ("none", "likely")
     healthy = json.loads(run("--json", FINE).stdout)
@@ -65,7 +67,8 @@ def test_people_see_whole_numbers_and_lines_that_fit(run, monkeypatch) -> None:
         text = run(sample).stdout
         changes = [line for line in text.splitlines() if " -> " in line]
         assert not [line for line in changes if ".0" in line.replace("0.0", "")]
-        assert not [line for line in text.splitlines() if "no use:" in line and len(line) > 80]
+        long = [line for line in text.splitlines() if len(line) > 80 and "/" not in line]
+        assert not long
 
 
 def test_standard_input_is_read_for_a_dash(run) -> None:
@@ -84,7 +87,8 @@ def test_people_see_failure_proof_and_advice(run) -> None:
     text = run(OOM).stdout
     assert "sampler" in text
     assert "dummy_requests = 1024" in text
-    assert "advice:" in text
+    titles = ["Proof", "Figures", "What helps", "Next"]
+    assert [line for line in text.splitlines() if line in titles] == titles
 
 
 def test_bytes_that_are_no_text_are_survived(run) -> None:

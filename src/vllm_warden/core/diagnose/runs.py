@@ -1,16 +1,18 @@
-"""Finds the last run in a log that holds several, as a unit's journal does."""
+"""Finds where each run begins in a log that holds several, as a unit's journal does."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 from vllm_warden.core.diagnose.evidence import LogRecord
+from vllm_warden.core.diagnose.grammar import parse
+from vllm_warden.core.diagnose.quoted import is_quotation
 
-START = re.compile(
-    r"\.py:\d{1,6}\] non-default args: |^usage: vllm\b|\"message\": \"non-default args: "
-)
+_BEGINS = ("non-default args: ", "usage: vllm ")
 """vLLM's API server says its arguments once per run; argparse refuses with its usage instead."""
+_HINT = re.compile(r"non-default args: |usage: vllm ")
 LOOK_AT = 240
 BEFORE_MAX = 12
 """Lines that a run prints before its arguments (imports, banner, version)."""
@@ -20,16 +22,73 @@ END = re.compile(
 )
 
 
-def last_run(records: Sequence[LogRecord]) -> tuple[Sequence[LogRecord], int]:
-    """The records of the last run, and how many runs the log holds (0 where none begins in it)."""
-    starts = [
-        index for index, record in enumerate(records) if START.search(record.text, 0, LOOK_AT)
-    ]
-    if len(starts) < 2:
-        return records, len(starts)
-    first = starts[-1]
-    for index in range(first - 1, max(first - 1 - BEFORE_MAX, starts[-2]), -1):
-        if END.search(records[index].text):
+def begins_run(record: LogRecord) -> bool:
+    """True when an engine says with this record that it begins; a quotation of that does not."""
+    if not _HINT.search(record.text, 0, LOOK_AT):
+        return False
+    lines = parse(record.number, record.text[: 4 * LOOK_AT])
+    return any(line.message.startswith(_BEGINS) and not is_quotation(line) for line in lines)
+
+
+def runs(records: Iterable[LogRecord]) -> Iterator[Iterator[LogRecord]]:
+    """Each run's records, in order. Take all of one before the next; keeps few lines in memory.
+
+    A log in which no run begins, or one, is one run.
+    """
+    log = _Runs(iter(records))
+    while log.has_more():
+        yield log.run()
+
+
+def last_run(records: Iterable[LogRecord]) -> tuple[list[LogRecord], int]:
+    """The records of the last run, and how many runs the log holds (0 for an empty one)."""
+    count, last = 0, []
+    for count, run in enumerate(runs(records), 1):  # noqa: B007
+        last = list(run)
+    return last, count
+
+
+class _Runs:
+    def __init__(self, records: Iterator[LogRecord]) -> None:
+        self._records = records
+        self._ahead: deque[LogRecord] = deque()
+        """The begin of the run that comes next."""
+
+    def has_more(self) -> bool:
+        if not self._ahead:
+            self._ahead.extend(record for record in [next(self._records, None)] if record)
+        return bool(self._ahead)
+
+    def run(self) -> Iterator[LogRecord]:
+        held: deque[LogRecord] = deque()
+        has_begun = False
+        while (record := self._next()) is not None:
+            if begins_run(record):
+                if has_begun:
+                    before = _before(held, record)
+                    for _ in range(len(held) - len(before)):
+                        yield held.popleft()
+                    self._ahead.extendleft([record, *reversed(before)])
+                    return
+                has_begun = True
+                yield from held
+                held.clear()
+                yield record  # never taken for something ahead of the next run
+                continue
+            held.append(record)
+            if len(held) > BEFORE_MAX:
+                yield held.popleft()
+        yield from held
+
+    def _next(self) -> LogRecord | None:
+        return self._ahead.popleft() if self._ahead else next(self._records, None)
+
+
+def _before(held: Iterable[LogRecord], begin: LogRecord) -> list[LogRecord]:
+    """What of the lines just before belongs to the run that begins, oldest first."""
+    found: list[LogRecord] = []
+    for record in reversed(list(held)):
+        if END.search(record.text) or begin.number - record.number > BEFORE_MAX:
             break
-        first = index
-    return records[first:], len(starts)
+        found.insert(0, record)
+    return found

@@ -1,0 +1,1 @@
+"""Takes off what other programs put around a log: journalctl, containers, terminals."""
