@@ -55,6 +55,10 @@ def _with_complete_evidence(case: Case, proposal: Proposal) -> Proposal:
         return proposal
     if case.diagnosis.incomplete:
         why = "the log of this death is incomplete, and incomplete evidence moves no knob"
+    elif case.diagnosis.overheard:
+        why = (
+            "what proves it is no record of the engine's, and what anything may print moves no knob"
+        )
     elif case.diagnosis.confidence is Confidence.EXTRAPOLATED and not case.diagnosis.figures:
         why = "the cause is only extrapolated, without figures from the log"
     else:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from vllm_warden.core.diagnose.evidence import LogRecord
 from vllm_warden.core.diagnose.grammar import parse
+from vllm_warden.core.diagnose.quoted import is_quotation
 from vllm_warden.core.model import SettingValue
 
 _MARKER = "non-default args: {"
@@ -34,7 +35,7 @@ def asked_settings(records: Iterable[LogRecord]) -> dict[str, SettingValue]:
             break
         if _MARKER in record.text:
             for line in parse(record.number, record.text):
-                if line.message.startswith(_MARKER):
+                if line.source and line.message.startswith(_MARKER) and not is_quotation(line):
                     return _entries(line.message[len(_MARKER) - 1 :][:_LIMIT])
     return {}
 

@@ -37,7 +37,7 @@ def diagnose(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> 
         [item for item in reading.findings if item.role is Role.CAUSE],
         died=_is_supervised(evidence) or bool(reading.unnamed),
     )
-    decided = min(causes, key=lambda item: (item.weight, item.line), default=None)
+    decided = min(causes, key=lambda item: (item.weight, not item.spoken, item.line), default=None)
     if decided is not None and _was_asked(evidence, reading, decided):
         return _unexplained(evidence, reading, decided.row.summary)
     unnamed = _unnamed_cause(reading, decided)
@@ -71,8 +71,12 @@ def _named(evidence: Evidence, reading: Reading, decided: Finding) -> Diagnosis:
     same = [
         item
         for item in reading.findings
-        if item.row is decided.row and item.role is Role.CAUSE and item.phase is decided.phase
+        if item.row is decided.row
+        and item.role is Role.CAUSE
+        and item.phase is decided.phase
+        and item.spoken is decided.spoken
     ]
+    overheard = _is_overheard(reading, decided)
     ranks = {item.rank for item in same if item.rank is not None}
     if decided.row.failure is Failure.KILLED_BY_SIGNAL:
         # whoever went first; the others were ended by the engine because of it
@@ -84,7 +88,7 @@ def _named(evidence: Evidence, reading: Reading, decided: Finding) -> Diagnosis:
         phase=_phase(evidence, reading, decided),
         site=decided.site,
         signature=decided.row.id,
-        confidence=_confidence(decided, version),
+        confidence=Confidence.LIKELY if overheard else _confidence(decided, version),
         ranks=tuple(sorted(ranks)),
         gpus=gpus,
         figures=figures,
@@ -93,7 +97,19 @@ def _named(evidence: Evidence, reading: Reading, decided: Finding) -> Diagnosis:
         engine_version=version,
         summary=decided.row.summary,
         incomplete=evidence.incomplete,
+        overheard=overheard,
     )
+
+
+def _is_overheard(reading: Reading, decided: Finding) -> bool:
+    """Whether the proof is text that any code in the engine's processes could have printed.
+
+    An engine records what it dies of; only an API server that refuses its arguments ends with
+    bare words, and so does an excerpt that shows no records at all.
+    """
+    if decided.spoken or not reading.has_records:
+        return False
+    return reading.phase not in (None, Phase.ARGS)
 
 
 def _phase(evidence: Evidence, reading: Reading, decided: Finding) -> Phase | None:

@@ -22,6 +22,7 @@ class Diagnosis:
     ``signature`` is the id of the catalogue row that decided, None when nothing matched.
     ``summary`` is one plain sentence for a person. Ranks are tensor parallel or global ranks as
     the log names them; ``gpus`` are ordinals visible to the engine, not NVML indices.
+    ``overheard`` means that the proof is no record of the engine's, so that it moves no knob.
     """
 
     failure: Failure
@@ -37,3 +38,4 @@ class Diagnosis:
     engine_version: str | None = None
     summary: str = ""
     incomplete: bool = False
+    overheard: bool = False

@@ -69,6 +69,8 @@ class Finding:
     site: Site | None = None
     raised: Raised | None = None
     rank: int | None = None
+    spoken: bool = True
+    """False for text without a record of the engine's: any code in its processes may print it."""
 
     @property
     def weight(self) -> Weight:
@@ -81,10 +83,13 @@ class Reading:
 
     findings: list[Finding]
     unnamed: list[Raised]
+    """Exceptions without a row: those that the engine recorded first, in the log's order."""
     facts: LogFacts
     phase: Phase | None
     stopped_at: int | None
     ended_orderly: bool
+    has_records: bool = False
+    """Whether the log shows the engine's own records at all; an excerpt may not."""
 
 
 def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Reading:
@@ -105,7 +110,16 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         if not matches and _may_be_unnamed_cause(one) and not role_after:
             unnamed.append(one)
     findings.sort(key=lambda item: item.line)
-    return Reading(findings, unnamed, tracker.facts, phase, reader.stopped_at, reader.ended_orderly)
+    unnamed.sort(key=lambda item: not item.logged)
+    return Reading(
+        findings,
+        unnamed,
+        tracker.facts,
+        phase,
+        reader.stopped_at,
+        reader.ended_orderly,
+        has_records=reader.in_json or reader.text_records > 0,
+    )
 
 
 class _Reader:
@@ -181,6 +195,7 @@ class _Reader:
                     phase,
                     row.site,
                     rank=_rank_in(line.message),
+                    spoken=line.level is not None,
                 )
             )
 
@@ -248,6 +263,7 @@ def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
         row.site or (site if isinstance(row.detect, Allocation) else None),
         raised,
         raised.rank,
+        spoken=raised.logged,
     )
 
 
