@@ -72,9 +72,9 @@ class Raises:
     """True when an exception of the API server while serving counts as well."""
 
     def sees(self, raised: Raised) -> bool:
-        text = raised.text[:_HEAD]
         if self.kind and not raised.type.endswith(self.kind):
             return False
+        text = raised.text[:_HEAD]
         return self.hint in text and (self.pattern is None or _says(self.pattern, text))
 
 

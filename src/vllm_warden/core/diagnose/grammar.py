@@ -137,7 +137,7 @@ def _parse_text(number: int, text: str) -> LogLine:
     head = head or _head(text)
     if head:
         name, pid, end = head.process, head.pid, head.end
-        trailing = _TAG.match(text, end)
+        trailing = _TAG.match(text, end) if text.startswith("(", end) else None
         if trailing:  # a logger format that puts the tag behind the header
             name, pid, end = trailing["name"], int(trailing["pid"]), trailing.end()
         return LogLine(number, text[end:].rstrip(), name, pid, head.level, head.file, head.source)
