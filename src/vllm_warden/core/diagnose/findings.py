@@ -241,7 +241,7 @@ def _speaks_for_engine(raised: Raised) -> bool:
         return False
     if process:
         return True
-    return raised.logged and (raised.in_engine or (raised.file or "") in _ENGINE_LOGGERS)
+    return raised.logged and (raised.in_engine or (raised.file or "").rpartition("/")[2] in _ENGINE_LOGGERS)
 
 
 def _may_be_unnamed_cause(raised: Raised) -> bool:

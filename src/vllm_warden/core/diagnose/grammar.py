@@ -27,8 +27,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[ -/]{0,2}[@-~]")
 _COLOUR_ON, _COLOUR_OFF = "\x1b[1;36m", "\x1b[0;0m"
 """What vLLM puts around a process tag, on every line of a traceback."""
 _TAG = re.compile(
-    r"\((?P<name>[A-Za-z][\w.:-]{0,80}(?: rank=\d{1,5}|(?: [A-Z]{2,5}\d{1,5}){1,6})?)"
-    r" pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,45})?\) ?"
+    r"[(\[](?P<name>[A-Za-z][\w.:-]{0,80}(?: rank=\d{1,5}|(?: [A-Z]{2,5}\d{1,5}){1,6})?)"
+    r",? pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,45})?[)\]] ?"
 )
 _HEADER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "

@@ -6,7 +6,14 @@ from collections.abc import Collection
 
 from vllm_warden.core.model import Phase, Site
 
-_INIT = frozenset({"init_device", "init_worker_distributed_environment"})
+_INIT = frozenset(
+    {
+        "init_device",
+        "init_worker_distributed_environment",
+        "init_distributed_environment",
+        "_create_c10d_store",
+    }
+)
 _LOAD = frozenset(
     {
         "load_model",
@@ -39,6 +46,7 @@ _PLAN = frozenset(
 )
 _ALLOCATE = frozenset(
     {
+        "register_kv_caches",
         "initialize_kv_cache",
         "_allocate_kv_cache_tensors",
         "initialize_kv_cache_tensors",
@@ -59,9 +67,22 @@ _SERVE = frozenset(
         "run_engine_loop",
         "engine_step",
         "_process_engine_step",
+        "step_with_batch_queue",
         "_execute_mm_encoder",
     }
 )
+LOOPS = frozenset(
+    {
+        "run_busy_loop",
+        "run_engine_loop",
+        "engine_step",
+        "_process_engine_step",
+        "step_with_batch_queue",
+    }
+)
+"""The engine core's own loops: they run once the engine is ready, never before."""
+SCHEDULER = frozenset({"schedule", "update_from_output", "finish_requests", "get_grammar_bitmask"})
+"""The scheduler's bookkeeping of requests: no device, no memory, no other process."""
 _SAMPLER = frozenset(
     {"_dummy_sampler_run", "sample_tokens", "apply_top_k_top_p", "topk_topp_sampler"}
 )
@@ -120,16 +141,32 @@ _SAMPLES = frozenset({Phase.PROFILE, Phase.WARMUP})
 
 KNOWN = frozenset(
     name
-    for group in (_INIT, _LOAD, _PROFILE, _PLAN, _ALLOCATE, _CAPTURE, _KERNELS)
+    for group in (_INIT, _LOAD, _PROFILE, _PLAN, _ALLOCATE, _CAPTURE, _KERNELS, _SERVE, SCHEDULER)
     for name in group
-) | {_WARM_UP, "_dummy_sampler_run", "_dummy_pooler_run", "sampler", "execute_model"}
+) | {_WARM_UP, "_dummy_sampler_run", "_dummy_pooler_run", "sampler"}
 """Names that tell something; worth picking out of source lines of a cut traceback."""
+
+
+_SOURCES = (
+    ("_ = torch.zeros(1, device=device)", "init_device"),  # makes the CUDA context, set_device
+)
+
+
+def source_names(source: str) -> tuple[str, ...]:
+    """What a line of source stands for that only one place of vLLM holds."""
+    return tuple(name for text, name in _SOURCES if text in source)
 
 
 def frame_names(file: str, function: str) -> tuple[str, ...]:
     """Names that a frame stands for: its function, and what its file says beyond that."""
     if "/sample/" in file:
         return function, "sampler"
+    if function == "initialize_from_config" and "/worker/" in file:
+        # a worker only allocates there; the engine core's frame of that name also warms up
+        return function, "initialize_kv_cache"
+    if file.endswith("torch/utils/_device.py") or "/model_loader/" in file:
+        # vLLM makes tensors under `with torch.device(...)` only where it constructs the model
+        return function, "construct_model"
     if function in ("__init__", "init") and "/model_executor/" in file:
         return function, "construct_model"
     return (function,)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from vllm_warden.core.diagnose.flattened import START as _START
 from vllm_warden.core.diagnose.flattened import unflattened
 from vllm_warden.core.diagnose.grammar import LogLine
-from vllm_warden.core.diagnose.places import KNOWN, frame_names, phase_of, site_of
+from vllm_warden.core.diagnose.places import KNOWN, frame_names, phase_of, site_of, source_names
 from vllm_warden.core.model import Phase, Site
 
 MESSAGE_LINES_LIMIT = 12
@@ -307,9 +307,10 @@ def _repr_of(message: str) -> tuple[str, str] | None:
 
 def _take_calls(functions: set[str], source: str) -> None:
     """The line being executed names the next function, also where its frame was cut away."""
+    functions.update(source_names(source))
     if "collective_rpc(" in source and (rpc := _RPC.search(source)):
         functions.add(rpc[1])
-    if "(" in source and "self." in source:
+    if "(" in source and "." in source:
         functions.update(name for name in _CALL.findall(source[:200]) if name in KNOWN)
 
 
