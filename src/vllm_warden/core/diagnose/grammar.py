@@ -1,8 +1,9 @@
 """Turns one raw record of an engine's log into lines with their process, level and message.
 
 Knows every prefix that vLLM 0.8.5 to 0.33 writes: coloured and plain process tags, stacked tags
-of forked workers, the text of VLLM_LOGGING_PREFIX before or behind the tag, JSON records, and
-what `journalctl`, `docker compose logs` and Ray put in front. Linear in the length of a record.
+of forked workers and of Ray's actors, the text of VLLM_LOGGING_PREFIX before or behind the tag,
+and JSON records. What journals and containers put around a line is gone before (``envelopes``).
+Linear in the length of a record.
 """
 
 from __future__ import annotations
@@ -39,13 +40,6 @@ _TORCH_RANK = re.compile(r"\[(?P<name>rank\d{1,5})\]: ?")
 _UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}")
 _UVICORN_RECORD = re.compile(
     r"(?:\([A-Za-z][\w.:, =-]{0,160}\) ?){0,8}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}"
-)
-_TRANSPORT = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? "
-    r"[^\s]{1,80} [^\s\[:]{1,80}\[\d{1,10}\]: "
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\dZ+:-]{0,20} "
-    r"(?:[^\s]{1,80} [^\s\[:]{1,80}\[\d{1,10}\]: |std(?:out|err) [FP] )?"
-    r"|[\w.-]{1,60} +\| )"
 )
 _RANK = re.compile(r"(?:rank=?|TP|VllmWorker-|Worker_)(\d{1,5})")
 _HEADER_WITHIN = 240
@@ -141,8 +135,7 @@ def _parse_text(number: int, text: str) -> LogLine:
         if trailing:  # a logger format that puts the tag behind the header
             name, pid, end = trailing["name"], int(trailing["pid"]), trailing.end()
         return LogLine(number, text[end:].rstrip(), name, pid, head.level, head.file, head.source)
-    transport = _TRANSPORT.match(text)
-    start = transport.end() if transport else 0
+    start = 0
     name, pid, level = "", None, None
     while tag := _TAG.match(text, start):
         name, pid, start = tag["name"], int(tag["pid"]), tag.end()
@@ -167,14 +160,12 @@ class _Head:
 
 def _head(text: str) -> _Head | None:
     """None where the record has no header of its own."""
-    transport = _TRANSPORT.match(text)
-    start = transport.end() if transport else 0
-    if _UVICORN_RECORD.match(text, start):
+    if _UVICORN_RECORD.match(text):
         return None  # it quotes paths and addresses that clients choose
-    header = _HEADER.search(text, start, start + _HEADER_WITHIN)
+    header = _HEADER.search(text, 0, _HEADER_WITHIN)
     if header is None:
         return None
-    name, pid = _last_tag(text, start, header.start())
+    name, pid = _last_tag(text, header.start())
     return _Head(name, pid, header["level"], header["file"], header[0].rstrip(), header.end())
 
 
@@ -183,9 +174,9 @@ _known_head = lru_cache(maxsize=256)(_head)
 "] ", which holds a whole header or the begin of something else: then the line itself is read."""
 
 
-def _last_tag(text: str, start: int, end: int) -> tuple[str, int | None]:
+def _last_tag(text: str, end: int) -> tuple[str, int | None]:
     name, pid = "", None
-    for tag in _TAG.finditer(text, start, end):
+    for tag in _TAG.finditer(text, 0, end):
         name, pid = tag["name"], int(tag["pid"])
     return name, pid
 

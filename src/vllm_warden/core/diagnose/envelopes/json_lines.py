@@ -17,7 +17,8 @@ _TEXTS: tuple[tuple[str, frozenset[str]], ...] = (
     ("message", frozenset({"timestamp", "@timestamp"})),
 )
 """The member that holds the line, and members of which one must be beside it."""
-_PARTS = ("log", "MESSAGE")
+_DOCKERS = frozenset({"log", "stream", "time", "attrs"})
+"""Docker's own files hold nothing else; only there a text without line end goes on."""
 
 
 def text_member(document: object) -> str | None:
@@ -89,10 +90,10 @@ class JsonLines:
         found: list[tuple[int, bytes]],
     ) -> None:
         text = text_of(document[member])
-        if member != "log" or not isinstance(document.get("stream"), str):
+        if member != "log" or not _DOCKERS.issuperset(document):
             found += [(number, part) for part in text.removesuffix(b"\n").split(b"\n")]
             return
-        stream = str(document["stream"])
+        stream = str(document.get("stream"))
         first, begun = self._begun.pop(stream, (number, b""))
         if text.endswith(b"\n") or len(begun) > _PARTS_BYTES_MAX:
             found += [(first, part) for part in (begun + text)[:-1].split(b"\n")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from vllm_warden.core.diagnose.envelopes.block import Block
@@ -13,8 +14,12 @@ _ISO = _DAY + rb"T" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)?"
 _MONTH = rb"[A-Z][a-z]{2} [ \d]\d " + _CLOCK
 _TIME = _MONTH + rb"|" + _DAY + rb"[T ]" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)?"
 _COLOUR = rb"(?:\x1b\[[\d;]{0,12}m)?"
-_IDENTIFIER = rb"(?:[\w.-]{1,255} )?[^\s\[:]{1,120}(?:\[\d{1,10}\])?: "
-"""Host (absent with ``--no-hostname``), name and, for most writers, pid."""
+_IDENTIFIER = rb"(?:[\w.-]{1,255} )?(?:[^\s\[:]{1,120}\[\d{1,10}\]|kernel): "
+"""Host (absent with ``--no-hostname``), name and pid."""
+_TAG_GROUP = rb"(?P<tag>[\w.-]{1,255} [\w./@-]{1,120}: )"
+_NO_PID = re.compile(rb"(?:<\d{1,3}>)?(?:" + _MONTH + rb"|" + _ISO + rb") " + _TAG_GROUP)
+"""As ``logger`` writes it: also a time stamp and the text "name: " of somebody, so only where all
+lines say the same."""
 
 PREFIXES: dict[str, re.Pattern[bytes]] = {
     name: re.compile(pattern)
@@ -53,9 +58,12 @@ short-monotonic, short-delta and with-unit so; rsyslog the same in files.
 class Prefixed:
     """Takes one prefix off every line that has it; foreign lines stay as they are."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pattern: re.Pattern[bytes] | None = None) -> None:
         self.name = name
-        self._match = PREFIXES[name].match
+        self._match = (pattern or PREFIXES[name]).match
+
+    def has(self, line: bytes) -> bool:
+        return self._match(line) is not None
 
     def undo(self, block: Block) -> Block | None:
         data = b"\n".join(self.strip(block.lines())) + b"\n"
@@ -69,7 +77,27 @@ class Prefixed:
         return None
 
 
-def share(name: str, lines: Sequence[bytes]) -> float:
-    """Which part of the lines has this prefix."""
-    match = PREFIXES[name].match
-    return sum(1 for line in lines if match(line)) / len(lines) if lines else 0.0
+def prefix_of(lines: Sequence[bytes], needed: float) -> Prefixed | None:
+    """The outermost prefix that so large a part of the lines has."""
+    at_least = needed * len(lines)
+    for name, pattern in PREFIXES.items():
+        if _count(pattern, lines, at_least) >= at_least:
+            return Prefixed(name)
+        if name == "journalctl":
+            tags = Counter(found["tag"] for line in lines if (found := _NO_PID.match(line)))
+            for tag, count in tags.most_common(1):
+                if count >= at_least:
+                    whole = _NO_PID.pattern.replace(_TAG_GROUP, re.escape(tag))
+                    return Prefixed("syslog", re.compile(whole))
+    return None
+
+
+def _count(pattern: re.Pattern[bytes], lines: Sequence[bytes], needed: float) -> int:
+    """How many lines match; not counted further once the rest cannot make it enough."""
+    missing = 0
+    for line in lines:
+        if not pattern.match(line):
+            missing += 1
+            if len(lines) - missing < needed:
+                return 0
+    return len(lines) - missing

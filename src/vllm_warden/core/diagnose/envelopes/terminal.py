@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from vllm_warden.core.diagnose.envelopes.block import LINE_BYTES_MAX, Block, block_of
 
@@ -19,6 +20,9 @@ _BEGINS = re.compile(
     rb"\(\w{1,40}(?: [^)\n]{0,60})? pid=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[ :]| "
 )
 _DIGITS = re.compile(rb"\d+")
+_TAGGED = re.compile(rb"\(|\[|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):")
+"""Lines of uvicorn's, and of processes that name themselves."""
+_UNSAFE = b"\n"
 _QUOTES = re.compile(rb"(?:request_)?logger\.py:\d{1,6}\] ?$")
 
 
@@ -39,6 +43,15 @@ def broken_at(lines: Sequence[bytes]) -> int | None:
     continued = sum(1 for index in full if not _BEGINS.match(lines[index + 1]))
     is_log = any(_HEAD.match(line) for line in lines)
     return width if is_log and continued >= _CONTINUED_FRACTION * len(full) else None
+
+
+def broken_behind(has_prefix: Callable[[bytes], bool], lines: Sequence[bytes]) -> int | None:
+    """The width, where every line that lacks the prefix of the others follows a full one."""
+    width = max((columns(line) for line in lines), default=0)
+    behind = [before for before, line in pairwise(lines) if line.strip() and not has_prefix(line)]
+    if not behind or not _NARROWEST <= width <= _WIDEST:
+        return None
+    return width if all(columns(line) == width for line in behind) else None
 
 
 def columns(line: bytes) -> int:
@@ -65,7 +78,7 @@ class Unbroken:
         found: list[tuple[int, bytes]] = []
         for index, line in enumerate(block.lines()):
             row = line.rstrip(b"\r")
-            if self._line is not None and self._head and row.startswith(self._head):
+            if self._line is not None and self._stands_alone(row):
                 self._end(found)
             if self._line is None:
                 self._number, self._line, self._head = block.number(index), row, _head_of(row)
@@ -86,6 +99,10 @@ class Unbroken:
             self._end(found)
         return block_of(found)
 
+    def _stands_alone(self, row: bytes) -> bool:
+        """After a record only what repeats its head; after bare text what is indented."""
+        return row.startswith(self._head or b"  ") if self._head != _UNSAFE else False
+
     def _end(self, found: list[tuple[int, bytes]]) -> None:
         if self._line is not None:
             found.append((self._number, self._line))
@@ -93,6 +110,11 @@ class Unbroken:
 
 
 def _head_of(row: bytes) -> bytes:
-    """What a further record with the same process, time and origin begins with, "" if unsafe."""
+    """What a further record with the same process, time and origin begins with.
+
+    Empty for text without a head, and what no row begins with for a request's record.
+    """
     head = _HEAD.match(row)
-    return b"" if head is None or _QUOTES.search(head[0]) else head[0]
+    if head is None:
+        return _UNSAFE if _TAGGED.match(row) else b""
+    return _UNSAFE if _QUOTES.search(head[0]) else head[0]

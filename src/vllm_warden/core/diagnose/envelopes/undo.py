@@ -10,8 +10,8 @@ from vllm_warden.core.diagnose.envelopes.container_file import ContainerFile
 from vllm_warden.core.diagnose.envelopes.encodings import as_utf8
 from vllm_warden.core.diagnose.envelopes.journal import Export, PrettyJson, Verbose
 from vllm_warden.core.diagnose.envelopes.json_lines import JsonLines, object_in, text_member
-from vllm_warden.core.diagnose.envelopes.prefixes import PREFIXES, Prefixed, share
-from vllm_warden.core.diagnose.envelopes.terminal import Unbroken, broken_at
+from vllm_warden.core.diagnose.envelopes.prefixes import prefix_of
+from vllm_warden.core.diagnose.envelopes.terminal import Unbroken, broken_at, broken_behind
 
 SAMPLE_BYTES = 256 << 10
 SAMPLE_LINES = 1000
@@ -102,7 +102,6 @@ def _around_each_line(lines: list[bytes], filled: list[bytes]) -> Envelope | Non
     width = broken_at(lines)
     if width is not None:
         return Unbroken(width)
-    for name in PREFIXES:
-        if share(name, filled) >= NEEDED_FRACTION:
-            return Prefixed(name)
-    return None
+    prefix = prefix_of(filled, NEEDED_FRACTION)
+    width = broken_behind(prefix.has, lines) if prefix else None
+    return prefix if width is None else Unbroken(width)
