@@ -119,3 +119,83 @@ def test_the_site_of_nothing_is_not_guessed() -> None:
     found = of(WORKER + OOM)
     assert (found.failure, found.phase, found.site) == (Failure.GPU_OUT_OF_MEMORY, None, None)
     assert found.site is not Site.WEIGHTS
+
+
+def test_ranks_fail_at_the_same_place_so_a_cut_stack_of_one_places_the_error_of_another() -> None:
+    found = of(
+        WORKER + "  " + frame("load_weights", "vllm/model_executor/models/llama.py"),
+        WORKER + "    x = y",
+        WORKER.replace("TP1", "TP0").replace("=9", "=8") + OOM,
+    )
+    assert (found.phase, found.site) == (Phase.LOAD, Site.WEIGHTS)
+
+
+def test_cut_stacks_that_disagree_place_nothing() -> None:
+    found = of(
+        WORKER + "  " + frame("load_weights"),
+        CORE + "  " + frame("determine_available_memory"),
+        WORKER.replace("TP1", "TP0").replace("=9", "=8") + OOM,
+    )
+    assert found.phase is None
+
+
+def test_a_fatal_signal_is_placed_by_the_stack_that_faulthandler_printed() -> None:
+    found = of(
+        "Fatal Python error: Segmentation fault",
+        "",
+        "Current thread 0x00007f0000000000 (most recent call first):",
+        '  File "/opt/venv/lib/python3.9/site-packages/torch/cuda/graphs.py", line 77 in replay',
+        '  File "/opt/venv/lib/python3.9/site-packages/vllm/x.py", line 725 in capture_model',
+    )
+    assert (found.failure, found.phase) == (Failure.KILLED_BY_SIGNAL, Phase.CUDAGRAPH)
+
+
+def test_a_failure_of_which_only_wrappers_are_left_is_unknown_and_not_none() -> None:
+    found = of(
+        "INFO 07-01 10:00:00 [api_server.py:100] vLLM API server version 0.9.1",
+        "RuntimeError: Engine process failed to start. See stack trace for the root cause.",
+    )
+    assert found.failure is Failure.UNKNOWN
+
+
+def test_a_call_stack_without_its_exception_is_a_failure() -> None:
+    found = of(CORE + START, CORE + "  " + frame("initialize_kv_cache"))
+    assert (found.failure, found.phase) == (Failure.UNKNOWN, Phase.KV_ALLOC)
+
+
+def test_what_only_an_engine_core_plans_a_worker_allocates() -> None:
+    planning = frame("get_kv_cache_configs", "vllm/v1/core/kv_cache_utils.py")
+    error = "ValueError: Hybrid KV cache manager is disabled but failed to convert"
+    assert of(CORE + "  " + planning, CORE + error).phase is Phase.KV_PLAN
+    assert of(WORKER + "  " + planning, WORKER + error).phase is Phase.KV_ALLOC
+
+
+def test_a_worker_initializes_from_its_config_what_the_core_also_warms_up() -> None:
+    in_worker = frame("initialize_from_config", "vllm/v1/worker/worker_base.py")
+    in_core = frame("initialize_from_config", "vllm/v1/executor/abstract.py")
+    assert of(WORKER + "  " + in_worker, WORKER + OOM).phase is Phase.KV_ALLOC
+    assert of(CORE + "  " + in_core, CORE + OOM).phase is None
+
+
+def test_the_loop_of_the_engine_core_runs_only_once_it_is_ready() -> None:
+    found = of(
+        "INFO 07-01 10:00:00 [kv_cache_utils.py:1087] GPU KV cache size: 226,000 tokens",
+        CORE + "  " + frame("run_engine_core", "vllm/v1/engine/core.py"),
+        CORE + "    engine_core.run_busy_loop()",
+        CORE + OOM,
+    )
+    assert found.phase is Phase.SERVING
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 11-19 21:10:03 [v1/metrics/loggers.py:127] Engine 000: Avg prompt throughput: 1",
+        "INFO 11-19 21:10:03 [metrics.py:455] Avg prompt throughput: 1.8 tokens/s, Running: 1 reqs",
+        "(APIServer pid=7) INFO 05-04 17:08:30 [launcher.py:46] Route: /health, Methods: GET",
+        "INFO:     Started server process [1]",
+    ],
+)
+def test_what_only_a_ready_server_says_places_an_excerpt_in_serving(line: str) -> None:
+    found = of(line, "[Worker_TP3 pid=213] ERROR 11-19 21:10:38 [executor.py:671] " + OOM)
+    assert (found.phase, found.ranks) == (Phase.SERVING, (3,))

@@ -115,12 +115,15 @@ def _is_overheard(reading: Reading, decided: Finding) -> bool:
 def _phase(evidence: Evidence, reading: Reading, decided: Finding) -> Phase | None:
     if decided.phase is not None:
         return decided.phase
+    elsewhere = (item.phase for item in reading.findings if item.row is decided.row)
+    if known := next(filter(None, elsewhere), None):
+        return known
     if decided.row.failure is Failure.PORT_IN_USE:
         return Phase.ARGS
     if decided.row.id == "worker-vanished-at-start":
         return Phase.LOAD
     reached = evidence.reached if evidence.reached is not Phase.SHUTDOWN else Phase.SERVING
-    return reading.phase or reached
+    return reading.place or reached
 
 
 def _confidence(decided: Finding, version: str | None) -> Confidence:
@@ -228,14 +231,22 @@ def _is_supervised(evidence: Evidence) -> bool:
     )
 
 
-def _unexplained(
-    evidence: Evidence, reading: Reading, healthy: str = "The log shows no failure."
-) -> Diagnosis:
-    """Nothing was found: a healthy log, or a death without a word."""
+def _failed_unseen(reading: Reading) -> bool:
+    """Whether wrappers or cut call stacks tell of a failure that the log does not show."""
+    if reading.ended_orderly or reading.stopped_at is not None:
+        return False
+    return reading.announced or bool(reading.cut)
+
+
+def _unexplained(evidence: Evidence, reading: Reading, healthy: str | None = None) -> Diagnosis:
+    """Nothing was found: a healthy log (``healthy`` says why it ended), or a silent death."""
     supervised = _is_supervised(evidence)
-    phase = reading.phase or evidence.reached
-    if not supervised:
-        failure, summary = Failure.NONE, healthy
+    phase = reading.place or evidence.reached
+    unseen = healthy is None and _failed_unseen(reading)
+    if not supervised and not unseen:
+        failure, summary = Failure.NONE, healthy or "The log shows no failure."
+    elif unseen:
+        failure, summary = Failure.UNKNOWN, "Something failed, and the log does not show what."
     elif reading.stopped_at is not None:
         failure = Failure.KILLED_BY_SIGNAL
         summary = "The engine was told to stop, but not by the warden."
@@ -245,7 +256,7 @@ def _unexplained(
         failure=failure,
         phase=None if failure is Failure.NONE else phase,
         signature="stopped-from-outside" if failure is Failure.KILLED_BY_SIGNAL else None,
-        confidence=Confidence.LIKELY if supervised else Confidence.CERTAIN,
+        confidence=Confidence.CERTAIN if failure is Failure.NONE else Confidence.LIKELY,
         figures=_of_the_log(reading.facts),
         consequences=_consequences(reading, None),
         engine_version=evidence.engine_version or reading.facts.engine_version,

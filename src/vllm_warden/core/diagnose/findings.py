@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, RaisedUnder, Raises
@@ -17,10 +17,10 @@ from vllm_warden.core.diagnose.grammar import (
     parse,
 )
 from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
-from vllm_warden.core.diagnose.places import site_of
+from vllm_warden.core.diagnose.places import LOOPS, site_of
 from vllm_warden.core.diagnose.quoted import Quotes
 from vllm_warden.core.diagnose.signature import Signature, Weight
-from vllm_warden.core.diagnose.tracebacks import Raised, Tracebacks
+from vllm_warden.core.diagnose.tracebacks import FATAL, Raised, Tracebacks
 from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase, Role, Site
 
 AFTER_EVERYTHING = 1 << 60
@@ -28,6 +28,9 @@ AFTER_EVERYTHING = 1 << 60
 
 _ON_RAISED = tuple(
     row for row in SIGNATURES if isinstance(row.detect, Raises | RaisedUnder | Allocation)
+)
+_WHERE_ALONE = tuple(
+    row for row in _ON_RAISED if isinstance(row.detect, RaisedUnder) and not row.detect.kinds
 )
 _ON_LINES = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Prints))
 _COUNTED = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Counted))
@@ -53,6 +56,7 @@ _ENGINE_LOGGERS = frozenset(
         "uniproc_executor.py",
     }
 )
+_WORKERS = ("Worker", "VllmWorker", "RayWorker")
 _HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
 _SERVING = frozenset({Phase.SERVING, Phase.SHUTDOWN})
 
@@ -90,6 +94,23 @@ class Reading:
     ended_orderly: bool
     has_records: bool = False
     """Whether the log shows the engine's own records at all; an excerpt may not."""
+    cut: Sequence[Raised] = ()
+    """Call stacks that the engine recorded, and of which the exception is missing."""
+
+    @property
+    def announced(self) -> bool:
+        """Whether some process said that another, or it itself, had failed."""
+        return any(
+            item.role is Role.CONSEQUENCE
+            and item.row.announces
+            and not _is_after(item.line, self.stopped_at)
+            for item in self.findings
+        )
+
+    @property
+    def place(self) -> Phase | None:
+        """Where the log was when it ended; failing that, what its cut call stacks agree on."""
+        return self.phase or agreed_phase(self.cut)
 
 
 def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Reading:
@@ -98,11 +119,23 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
     reader.take(evidence.records if records is None else records)
     tracker = reader.tracker
     phase = tracker.before_shutdown or tracker.phase
+    phase = None if phase is Phase.SHUTDOWN else phase
     raised = reader.tracebacks.finish()
+    cut = _cut(reader)
     findings = [*reader.findings, *_counted(evidence, phase)]
+    findings += [
+        _finding(row, one, after_stop=False)
+        for one in cut
+        for row in _WHERE_ALONE
+        if row.detect.sees(one)  # type: ignore[union-attr,arg-type]
+    ]
+    elsewhere = None if phase else agreed_phase(cut)
     unnamed = []
     for one in raised:
-        _place(one)
+        _place(one, elsewhere)
+        if one.type == FATAL:
+            findings = [_at_stack(item, one) for item in findings]
+            continue
         matches = [row for row in _ON_RAISED if row.detect.sees(one)]  # type: ignore[union-attr,arg-type]
         admitted = [row for row in matches if _admissible(one, row)]
         role_after = _is_after(one.line, reader.stopped_at)
@@ -119,7 +152,28 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         reader.stopped_at,
         reader.ended_orderly,
         has_records=reader.in_json or reader.text_records > 0,
+        cut=cut,
     )
+
+
+def _cut(reader: _Reader) -> list[Raised]:
+    cut = [one for one in reader.tracebacks.cut if _may_be_unnamed_cause(one)]
+    for one in cut:
+        _place(one, None)
+    return [one for one in cut if not _is_after(one.line, reader.stopped_at)]
+
+
+def agreed_phase(cut: Iterable[Raised]) -> Phase | None:
+    """The phase that all stacks which tell one agree on: ranks fail at the same place."""
+    phases = {one.phase for one in cut if one.phase is not None}
+    return phases.pop() if len(phases) == 1 else None
+
+
+def _at_stack(item: Finding, fatal: Raised) -> Finding:
+    """A fatal signal's line with the phase of the stack that faulthandler printed below it."""
+    if item.line != fatal.line or item.row.phase is not None or fatal.phase is None:
+        return item
+    return replace(item, phase=fatal.phase)
 
 
 class _Reader:
@@ -241,7 +295,9 @@ def _speaks_for_engine(raised: Raised) -> bool:
         return False
     if process:
         return True
-    return raised.logged and (raised.in_engine or (raised.file or "").rpartition("/")[2] in _ENGINE_LOGGERS)
+    return raised.logged and (
+        raised.in_engine or (raised.file or "").rpartition("/")[2] in _ENGINE_LOGGERS
+    )
 
 
 def _may_be_unnamed_cause(raised: Raised) -> bool:
@@ -267,9 +323,16 @@ def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
     )
 
 
-def _place(raised: Raised) -> None:
-    """Settle phase and site where the stack was cut and text or position tell more."""
-    if raised.phase is Phase.SERVING and raised.before in PHASES_AFTER_KV:
+def _place(raised: Raised, elsewhere: Phase | None) -> None:
+    """Settle phase and site where the stack was cut and text or position tell more.
+
+    ``elsewhere`` is the phase that cut stacks of other processes tell, where the log tells none.
+    """
+    if raised.phase is Phase.KV_PLAN and raised.process.startswith(_WORKERS):
+        raised.phase = Phase.KV_ALLOC  # only the engine core plans
+        raised.site = site_of(raised.phase, raised.functions)
+    in_start = raised.before in PHASES_AFTER_KV and raised.functions.isdisjoint(LOOPS)
+    if raised.phase is Phase.SERVING and in_start:
         raised.phase = Phase.WARMUP  # a cut stack: the engine was not ready yet
         raised.site = site_of(raised.phase, raised.functions)
     if raised.phase is not None:
@@ -279,6 +342,9 @@ def _place(raised: Raised) -> None:
         raised.site = Site.SAMPLER
     elif "warming up pooler" in raised.whole:
         raised.site = Site.POOLER
+    elif elsewhere is not None and raised.before is None:
+        raised.phase, raised.site = elsewhere, site_of(elsewhere, raised.functions)
+        return
     else:
         return
     raised.phase = Phase.WARMUP if after_kv else Phase.PROFILE

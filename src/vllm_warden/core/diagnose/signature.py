@@ -33,7 +33,8 @@ class Signature:
     ``phase`` and ``site`` override what the call stack says; None takes the stack's (and for the
     phase, failing that, where the log was). ``caution`` says what a match does not prove. ``asked``
     is True where the engine says that it was told to stop: no failure, unless somebody who
-    watched it had not asked.
+    watched it had not asked. ``announces`` is True for a consequence that is told of failures
+    only: where nothing else was found, something failed that the log does not show.
 
     ``passing`` is True for what goes away by itself often enough for one more try, ``in_company``
     for what proves nothing unless something died as well. ``since`` and ``until`` are the first
@@ -56,3 +57,4 @@ class Signature:
     since: str | None = None
     until: str | None = None
     asked: bool = False
+    announces: bool = False

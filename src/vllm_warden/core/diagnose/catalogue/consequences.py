@@ -26,6 +26,7 @@ SIGNATURES = (
             anywhere=True,
         ),
         role=Role.CONSEQUENCE,
+        announces=True,
         summary="One process reports that another one failed.",
         caution=_FOLLOWS,
     ),
@@ -58,6 +59,7 @@ SIGNATURES = (
             )
         ),
         role=Role.CONSEQUENCE,
+        announces=True,
         summary="A process announces the traceback that follows.",
         caution=_FOLLOWS,
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from vllm_warden.core.diagnose.detect import Counted, Prints, Raises
+from vllm_warden.core.diagnose.detect import Counted, Prints, RaisedUnder, Raises
 from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.diagnose.places import SCHEDULER
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.model import Failure, Phase
 
@@ -297,5 +298,14 @@ SIGNATURES = (
         ),
         summary="Two installed libraries do not fit together.",
         caution="Says which symbol or file is missing, not which package to change.",
+    ),
+    Signature(
+        id="scheduler-broke",
+        failure=Failure.REQUEST_TRIGGERED_CRASH,
+        detect=RaisedUnder((), SCHEDULER, frozenset({Phase.SERVING})),
+        summary="The engine's scheduler broke on the requests of that moment.",
+        caution="Read from where it was raised; which request it was is not known.",
+        weight=Weight.DEATH,
+        likely=True,
     ),
 )
