@@ -20,6 +20,7 @@ from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
 from vllm_warden.core.diagnose.places import LOOPS, site_of
 from vllm_warden.core.diagnose.quoted import Quotes
 from vllm_warden.core.diagnose.signature import Signature, Weight
+from vllm_warden.core.diagnose.silence import STATES, Silence
 from vllm_warden.core.diagnose.tracebacks import FATAL, Raised, Tracebacks
 from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase, Role, Site
 
@@ -122,7 +123,7 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
     phase = None if phase is Phase.SHUTDOWN else phase
     raised = reader.tracebacks.finish()
     cut = _cut(reader)
-    findings = [*reader.findings, *_counted(evidence, phase)]
+    findings = [*reader.lasting(), *_counted(evidence, phase)]
     findings += [
         _finding(row, one, after_stop=False)
         for one in cut
@@ -184,6 +185,7 @@ class _Reader:
         self.stopped_at: int | None = None
         self.ended_orderly = False
         self.quotes = Quotes()
+        self.silence = Silence()
         self.text_records = 0
         self.in_json = False
 
@@ -198,6 +200,11 @@ class _Reader:
                 lines += 1
                 self._line(line)
             saved = min(_LINES_SAVED, saved - lines + _LINES_EACH)
+
+    def lasting(self) -> list[Finding]:
+        """What was found in lines, without a silence that ended."""
+        lasts = self.silence.lasts
+        return [item for item in self.findings if lasts or not item.row.in_silence]
 
     def _is_json_log(self, text: str) -> bool:
         """Whether the attempt's log began in JSON: only then a record in that form is its own.
@@ -222,6 +229,8 @@ class _Reader:
         if file is not None or message.startswith(("Loading safe", "Capturing")):
             self.tracker.feed_message(message)
             self._watch_for_stop(line, before)
+            if message.startswith(STATES):
+                self.silence.feed(message)
         if message.startswith(_BEGINS) or any(text in message for text in _WITHIN):
             self._match(line, before)
 
@@ -237,6 +246,8 @@ class _Reader:
     def _match(self, line: LogLine, before: Phase | None) -> None:
         for row, detect in _ON_LINES:
             if not detect.sees(line) or (line.level is None and before in _SERVING and row.phase):
+                continue
+            if row.in_silence and not self.silence.lasts:
                 continue
             after = _is_after(line.number, self.stopped_at)
             phase = row.phase or before

@@ -37,9 +37,10 @@ class Signature:
     only: where nothing else was found, something failed that the log does not show.
 
     ``passing`` is True for what goes away by itself often enough for one more try, ``in_company``
-    for what proves nothing unless something died as well. ``since`` and ``until`` are the first
-    and the last of the sampled releases of vLLM that can print it (None: no limit is known); the
-    true limits may lie a release apart.
+    for what proves nothing unless something died as well, ``in_silence`` for what proves nothing
+    unless the engine said it again and again while requests ran and no token was made. ``since``
+    and ``until`` are the first and the last of the sampled releases of vLLM that can print it
+    (None: no limit is known); the true limits may lie a release apart.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Signature:
     likely: bool = False
     passing: bool = False
     in_company: bool = False
+    in_silence: bool = False
     since: str | None = None
     until: str | None = None
     asked: bool = False

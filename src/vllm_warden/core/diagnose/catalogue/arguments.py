@@ -106,6 +106,7 @@ SIGNATURES = (
             "",
             re.compile(
                 r"Model architectures \[[^\]]{0,200}\] (?:are not supported|failed to be inspected)|has no vLLM implementation and the Transformers implementation"
+                r"|The Transformers implementation of \S{1,100} is not compatible with vLLM"
                 r"|Unknown quantization method|Found unknown quantization"
                 r"|does not match the quantization method specified in the `quantization` argument"
                 r"|is not supported for the current GPU\. Minimum capability"
@@ -189,6 +190,9 @@ SIGNATURES = (
         summary="vLLM refused a combination of options.",
         caution=_OWN,
     ),
+)
+
+LAST = (
     Signature(
         id="options-refused",
         failure=_CONFIGURATION,
