@@ -19,6 +19,7 @@ CASES = [
     ("profile_cudagraph_memory _warmup_and_capture", Phase.PROFILE, Site.CUDA_GRAPHS),
     ("initialize_from_config", None, None),
     ("initialize_from_config initialize_kv_cache", Phase.KV_ALLOC, Site.KV_CACHE),
+    ("initialize_from_config allocate_kv_cache", Phase.KV_ALLOC, Site.KV_CACHE),
     ("get_kv_cache_configs", Phase.KV_PLAN, Site.KV_CACHE),
     ("initialize_from_config compile_or_warm_up_model _dummy_run", Phase.WARMUP, Site.ACTIVATIONS),
     ("compile_or_warm_up_model capture_model _dummy_run", Phase.CUDAGRAPH, Site.CUDA_GRAPHS),

@@ -87,7 +87,7 @@ class EngineInstallation:
         known = self._installed.get(program.interpreter)
         if known is not None and known.stamps == _stamps(program.interpreter, known.metadata):
             return known
-        found = _ask(program.interpreter)
+        found = ask_interpreter(program.interpreter)
         self._installed[program.interpreter] = found
         return found
 
@@ -96,7 +96,9 @@ class EngineInstallation:
             serve = ["serve"] if program.words[-1].rpartition("/")[2] == "vllm" else []
             # --help=all since 0.10; before, plain --help lists everything
             for wish in ("--help=all", "--help"):
-                flags = frozenset(FLAG.findall(_run([*program.words, *serve, wish], FLAGS_SECONDS)))
+                flags = frozenset(
+                    FLAG.findall(run_apart([*program.words, *serve, wish], FLAGS_SECONDS))
+                )
                 if len(flags) > 20:
                     self._flags[key] = flags
                     break
@@ -105,8 +107,9 @@ class EngineInstallation:
         return self._flags[key]
 
 
-def _ask(interpreter: str) -> Installed:
-    answer = ANSWER.search(_run([interpreter, "-c", ASK], VERSION_SECONDS))
+def ask_interpreter(interpreter: str) -> Installed:
+    """The vLLM that this interpreter would import. Raises ProbeFailed where there is none."""
+    answer = ANSWER.search(run_apart([interpreter, "-c", ASK], VERSION_SECONDS))
     try:
         said = json.loads(answer[1]) if answer else {}
     except ValueError:  # something else in that installation printed it
@@ -125,8 +128,11 @@ def _stamps(interpreter: str, metadata: str) -> tuple[int, int] | None:
         return None
 
 
-def _run(words: Sequence[str], limit_seconds: float) -> str:
-    """Standard output. Our PYTHONPATH and directory must not stand in for the engine's packages."""
+def run_apart(words: Sequence[str], limit_seconds: float, given: str = "") -> str:
+    """Standard output of a program that reads ``given``. Raises ProbeFailed.
+
+    Our PYTHONPATH and directory must not stand in for the engine's packages.
+    """
     environment = {
         name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ
     }
@@ -140,7 +146,7 @@ def _run(words: Sequence[str], limit_seconds: float) -> str:
     try:
         done = subprocess.run(
             list(words),
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
             capture_output=True,
             timeout=limit_seconds,
             env=environment,

@@ -67,6 +67,8 @@ _MARKERS: tuple[tuple[str, Phase, str | None], ...] = (
     ("EngineCore encountered a fatal error", Phase.SERVING, None),
     ("Shutting down", Phase.SHUTDOWN, None),
 )
+MARKERS = tuple(text for text, _, _ in _MARKERS)
+"""How the engine's own records of its progress begin."""
 _KEY = 8
 _TABLE: dict[str, list[tuple[str, Phase, re.Pattern[str] | None]]] = {}
 for _text, _phase, _pattern in _MARKERS:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from vllm_warden.core.model import Phase, Site
 
@@ -51,6 +52,7 @@ _ALLOCATE = frozenset(
         "_allocate_kv_cache_tensors",
         "initialize_kv_cache_tensors",
         "_allocate_kv_cache",
+        "allocate_kv_cache",
     }
 )
 _WARM_UP = "compile_or_warm_up_model"
@@ -145,6 +147,25 @@ KNOWN = frozenset(
     for name in group
 ) | {_WARM_UP, "_dummy_sampler_run", "_dummy_pooler_run", "sampler"}
 """Names that tell something; worth picking out of source lines of a cut traceback."""
+
+GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "init_device": _INIT,
+        "load": _LOAD,
+        "profile": _PROFILE,
+        "kv_plan": _PLAN,
+        "kv_alloc": _ALLOCATE,
+        "cudagraph": _CAPTURE,
+        "kernels": _KERNELS,
+        "warmup": frozenset({_WARM_UP}),
+        "serving": _SERVE,
+        "sampler": _SAMPLER,
+        "pooler": _POOLER,
+        "encoder": _ENCODER,
+        "lora": _LORA,
+    }
+)
+"""The functions that are looked for on a stack, by the phase or site that they stand for."""
 
 
 _SOURCES = (
