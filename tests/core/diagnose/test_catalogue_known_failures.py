@@ -65,7 +65,7 @@ def _load() -> list[Known]:
     return [Known(**{name: _frozen(value) for name, value in entry.items()}) for entry in entries]
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - as TOML holds them
+def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -144,7 +144,7 @@ def test_a_kernel_line_decides_only_together_with_a_death(one: Known) -> None:
         by_itself = _diagnosed(died)
         with_line = _diagnosed(died, kernel_lines=one.texts)
         supervised = _diagnosed(healthy, kernel_lines=one.texts, exit_status=1, was_ready=True)
-        assert by_itself.signature == "gpu-broken"
+        assert by_itself.signature == "launch-failed"
         for found in (with_line, supervised):
             assert (found.failure, found.phase) == (one.failure, one.phase)
             assert found.signature in one.signatures

@@ -10,6 +10,7 @@ from vllm_warden.core.decide.decision import Remedy
 from vllm_warden.core.decide.kv_cache import larger_kv_cache
 from vllm_warden.core.decide.memory import out_of_memory
 from vllm_warden.core.decide.proposal import Proposal
+from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.model import Failure
 
 Propose = Callable[[Case], Proposal]
@@ -18,6 +19,20 @@ Propose = Callable[[Case], Proposal]
 def _always(remedy: Remedy, reason: str, *options: str) -> Propose:
     def propose(_: Case) -> Proposal:
         return Proposal(remedy, reason, options=options)
+
+    return propose
+
+
+_PASSING = frozenset(row.id for row in SIGNATURES if row.passing)
+
+
+def _unless_it_passes(reason: str, otherwise: Propose) -> Propose:
+    """One more try for what goes away by itself, by the row that recognised it."""
+
+    def propose(case: Case) -> Proposal:
+        if case.diagnosis.signature in _PASSING:
+            return Proposal(Remedy.RELAUNCH, reason)
+        return otherwise(case)
 
     return propose
 
@@ -73,10 +88,13 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
         Failure.MODEL_UNSUPPORTED: _always(
             Remedy.GIVE_UP, "this engine version cannot run the model"
         ),
-        Failure.MODEL_UNAVAILABLE: _always(
-            Remedy.GIVE_UP,
-            "the model's files cannot be had",
-            "check the model's path or name, and HF_TOKEN for gated models",
+        Failure.MODEL_UNAVAILABLE: _unless_it_passes(
+            "fetching the model's files broke off: worth one more try",
+            _always(
+                Remedy.GIVE_UP,
+                "the model's files cannot be had",
+                "check the model's path or name, and HF_TOKEN for gated models",
+            ),
         ),
         Failure.DEPENDENCY_MISMATCH: _always(
             Remedy.GIVE_UP, "the engine's installation does not fit together"
@@ -90,10 +108,13 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
         Failure.ILLEGAL_MEMORY_ACCESS: _always(
             Remedy.RELAUNCH, "the CUDA context is lost; only a new process gets a new one"
         ),
-        Failure.GPU_FAULT: _always(
-            Remedy.HOLD,
-            "the GPU or its driver reported a fault: a restart cannot mend it",
-            "see nvidia-smi -q and the kernel log; reset the GPU or reboot",
+        Failure.GPU_FAULT: _unless_it_passes(
+            "the GPU refused or lost this process, and may take a new one",
+            _always(
+                Remedy.HOLD,
+                "the GPU or its driver reported a fault: a restart cannot mend it",
+                "see nvidia-smi -q and the kernel log; reset the GPU or reboot",
+            ),
         ),
         Failure.ENGINE_STALLED: _always(Remedy.RELAUNCH, "the engine stood still"),
         Failure.PORT_IN_USE: _always(

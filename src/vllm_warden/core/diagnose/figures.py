@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from vllm_warden.core.diagnose.xid import read_xid
 from vllm_warden.core.model import GIB, MIB
 
 Value = int | float | str
@@ -191,6 +192,14 @@ def _option(text: str, figures: dict[str, Value]) -> None:
     figures["message"] = text.partition("error: ")[2][:300]
 
 
+def _xid(text: str, figures: dict[str, Value]) -> None:
+    record = read_xid(text)
+    if record is not None:
+        figures["xid"] = record.number
+        figures["pci"] = record.pci
+        figures["xid_action"] = record.action.value
+
+
 _READERS: tuple[tuple[str, Callable[[str, dict[str, Value]], None]], ...] = (
     ("out of memory. Tried", _torch),
     ("you tried to allocate", _host),
@@ -207,4 +216,5 @@ _READERS: tuple[tuple[str, Callable[[str, dict[str, Value]], None]], ...] = (
     ("world", _world),
     ("validation error", _pydantic),
     (": error: ", _option),
+    ("NVRM: Xid", _xid),
 )

@@ -109,11 +109,26 @@ SIGNATURES = (
         caution="A driver that was updated under running programs looks the same until a reboot.",
     ),
     Signature(
-        id="gpu-busy",
+        id="gpu-not-ready",
         failure=_FAULT,
-        detect=Raises("", "busy or unavailable"),
-        summary="The GPU does not accept another process.",
+        detect=Raises(
+            "",
+            "",
+            re.compile(
+                r"busy or unavailable|(?:CUDA|HIP) error: (?:device not ready|system not yet initialized"
+                r"|initialization error)|Error 802: system not yet initialized"
+            ),
+        ),
+        summary="The GPU does not accept a process at present.",
         caution="Exclusive mode, a process that is just going, or a fabric that is not up yet.",
+        passing=True,
+    ),
+    Signature(
+        id="launch-failed",
+        failure=_FAULT,
+        detect=Raises("", "error: unspecified launch failure"),
+        summary="A GPU kernel ended in a way that the driver does not name.",
+        caution="Software causes most of these; the kernel's log (Xid) tells more. " + _LATE,
         passing=True,
     ),
     Signature(
