@@ -33,6 +33,10 @@ _ON_RAISED = tuple(
 _WHERE_ALONE = tuple(
     row for row in _ON_RAISED if isinstance(row.detect, RaisedUnder) and not row.detect.kinds
 )
+_HINTED = tuple(
+    (row, row.detect.hint if isinstance(row.detect, Raises) else "") for row in _ON_RAISED
+)
+"""With what the text must hold: a hundred rows are asked of each exception of each rank."""
 _ON_LINES = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Prints))
 _COUNTED = tuple((row, row.detect) for row in SIGNATURES if isinstance(row.detect, Counted))
 _BEGINS = tuple(text for _, detect in _ON_LINES if not detect.within for text in detect.begins)
@@ -137,7 +141,8 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         if one.type == FATAL:
             findings = [_at_stack(item, one) for item in findings]
             continue
-        matches = [row for row in _ON_RAISED if row.detect.sees(one)]  # type: ignore[union-attr,arg-type]
+        text = one.text
+        matches = [row for row, hint in _HINTED if hint in text and row.detect.sees(one)]  # type: ignore[union-attr,arg-type]
         admitted = [row for row in matches if _admissible(one, row)]
         role_after = _is_after(one.line, reader.stopped_at)
         findings += [_finding(row, one, after_stop=role_after) for row in admitted]
