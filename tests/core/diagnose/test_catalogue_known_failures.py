@@ -15,7 +15,7 @@ from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
-from vllm_warden.core.model import Failure, Phase, Site
+from vllm_warden.core.model import Confidence, Failure, Phase, Site
 
 ROWS = {row.id: row for row in SIGNATURES}
 KNOWN_COUNT = 83
@@ -71,6 +71,22 @@ def _frozen(value: Any) -> Any:
 
 KNOWN = _load()
 CAUSES = [one for one in KNOWN if one.where not in ("wrapper", "kernel")]
+
+
+def test_a_row_covers_the_releases_of_the_failures_that_it_recognises() -> None:
+    for one in KNOWN:
+        for row in (ROWS[name] for name in one.signatures):
+            assert _numbers(row.since or "0") <= _numbers(one.since), row.id
+            assert _numbers(row.until or "99") >= _numbers(one.until), row.id
+
+
+def test_a_row_seen_in_a_release_that_had_lost_it_is_extrapolated() -> None:
+    (one,) = (known for known in KNOWN if known.id == "swap_space_too_large")
+    by_era = {era.version: _diagnosed(one.log(era, one.texts[0])).confidence for era in ERAS}
+    assert by_era["0.17.1"] is Confidence.CERTAIN
+    assert by_era["0.22.1"] is Confidence.EXTRAPOLATED
+
+
 CASES = [
     pytest.param(one, text, id=f"{one.id}-{one.phase}-{number}")
     for one in CAUSES

@@ -130,10 +130,17 @@ def _confidence(decided: Finding, version: str | None) -> Confidence:
     if decided.row.likely:
         return Confidence.LIKELY
     if version is not None:
-        numbers = re.match(r"(\d{1,4})\.(\d{1,4})", version)
-        if numbers and (int(numbers[1]), int(numbers[2])) > _NEWEST_KNOWN:
+        until = decided.row.until
+        newest = _NEWEST_KNOWN if until is None else _release(until)
+        if _release(version) > newest:
             return Confidence.EXTRAPOLATED
     return Confidence.CERTAIN
+
+
+def _release(version: str) -> tuple[int, int]:
+    """The first two numbers; zeros for what is no version."""
+    numbers = re.match(r"(\d{1,4})\.(\d{1,4})", version)
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 def _figures(

@@ -47,6 +47,7 @@ SIGNATURES = (
         summary="The swap space asked for is larger than the host's memory.",
         caution=_OWN,
         phase=Phase.ARGS,
+        until="0.17.1",
     ),
     Signature(
         id="heads-not-divisible",

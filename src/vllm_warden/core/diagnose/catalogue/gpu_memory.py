@@ -72,6 +72,7 @@ SIGNATURES = (
         detect=_oom((Phase.PROFILE,), (Site.CUDA_GRAPHS,)),
         summary="The trial capture of CUDA graphs during profiling did not fit.",
         caution="Only vLLM 0.18 and later capture on trial; the KV cache there is minimal.",
+        since="0.18.0",
     ),
     Signature(
         id="sampler-profile-oom",
@@ -93,6 +94,7 @@ SIGNATURES = (
         detect=_oom((Phase.PROFILE, Phase.WARMUP), (Site.POOLER,)),
         summary="The pooler's trial run did not fit.",
         caution=_HOLDER,
+        since="0.9.2",
     ),
     Signature(
         id="kv-allocation-oom",
@@ -107,6 +109,7 @@ SIGNATURES = (
         detect=_oom((Phase.KERNELS,)),
         summary="Warming up or tuning kernels did not fit beside the KV cache.",
         caution=_HOLDER,
+        since="0.10.1",
     ),
     Signature(
         id="graph-capture-oom",
@@ -144,6 +147,7 @@ SIGNATURES = (
         summary="Less GPU memory is free at the start than the utilization asks for.",
         caution="The holder may be an earlier engine that has not let go yet.",
         phase=Phase.INIT_DEVICE,
+        since="0.9.1",
     ),
     Signature(
         id="budget-taken-at-start",
@@ -152,6 +156,7 @@ SIGNATURES = (
         summary="Beside externally held weights less GPU memory is free than the budget needs.",
         caution="The holder may be an earlier engine that has not let go yet.",
         phase=Phase.INIT_DEVICE,
+        since="0.32.0",
     ),
     Signature(
         id="profiling-disturbed",
@@ -170,5 +175,6 @@ SIGNATURES = (
         weight=Weight.RELAYED,
         phase=Phase.LOAD,
         site=Site.WEIGHTS,
+        since="0.13.0",
     ),
 )

@@ -58,6 +58,7 @@ SIGNATURES = (
         caution=_PLAN,
         phase=Phase.KV_PLAN,
         site=Site.KV_CACHE,
+        since="0.14.1",
     ),
     Signature(
         id="too-few-mamba-blocks",
@@ -67,5 +68,6 @@ SIGNATURES = (
         caution="Only for hybrid models; the attention cache may be large enough.",
         phase=Phase.CUDAGRAPH,
         site=Site.KV_CACHE,
+        since="0.20.0",
     ),
 )
