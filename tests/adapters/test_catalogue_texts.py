@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.installed_engine import install
 from vllm_warden.adapters.engine_probe.catalogue_texts import Lacking, lacking
 from vllm_warden.adapters.engine_probe.engine import ProbeFailed
 
@@ -30,21 +31,7 @@ def capture_model(self):
 @pytest.fixture
 def engine(tmp_path: Path) -> Path:
     """A program named vllm whose interpreter finds the package beside it."""
-    packages = tmp_path / "packages"
-    for name, text in {
-        "vllm/__init__.py": SOURCE,
-        "vllm/v1/core.py": "def init_device(self): ...",
-        "vllm-0.15.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.15.1\n",
-    }.items():
-        (packages / name).parent.mkdir(parents=True, exist_ok=True)
-        (packages / name).write_text(text)
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    program = tmp_path / "vllm"
-    program.write_text(f"#!{python}\n")
-    program.chmod(0o755)
-    return program
+    return install(tmp_path, "0.15.1", SOURCE, core="def init_device(self): ...")
 
 
 HELD = (

@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "serve",
     "diagnose": "diagnose",
     "check-config": "check_config",
+    "doctor": "doctor",
     "demo": "demo",
 }
 """Command to module in ``cli.commands``; each module has ``register(app)``."""

@@ -62,6 +62,14 @@ def relied_on() -> tuple[Reliance, ...]:
     return (*rows, *markers, *places)
 
 
+def names_relied_on() -> tuple[list[str], list[str]]:
+    """All texts, and all functions, each once: the question to an installed engine."""
+    everything = relied_on()
+    texts = {name for one in everything if one.kind is Kind.TEXT for name in one.names}
+    functions = {name for one in everything if one.kind is Kind.FUNCTION for name in one.names}
+    return sorted(texts), sorted(functions)
+
+
 def gone(version: str, absent: Collection[str]) -> tuple[Gone, ...]:
     """What this version should have, of the names that its source was found to lack."""
     return tuple(_gone(version, absent))

@@ -1,0 +1,1 @@
+"""What ``vllm-warden doctor`` looks at, one module per subject."""
