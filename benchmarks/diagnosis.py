@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.diagnosis_judge import Label, Marks, judge
+from vllm_warden.adapters.log_source.file import open_log
 from vllm_warden.core.decide.advice import advise
-from vllm_warden.core.diagnose.asked import asked_settings
-from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.document import document
-from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
-from vllm_warden.core.diagnose.redact import redact
+from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.diagnose.whole_log import diagnosed_runs
 from vllm_warden.core.model import Failure, SettingValue
 
 ROOT = Path(__file__).parents[1]
@@ -79,22 +78,19 @@ def answers(directory: Path) -> list[Answer]:
 
 def _answer(directory: Path, label: dict[str, object]) -> Answer:
     name = str(label["id"])
-    data = (directory / f"{name}.log").read_bytes().decode("utf-8", "replace")
-    lines = data.removesuffix("\n").split("\n")
     begin = time.perf_counter()
-    records = tuple(LogRecord(number, redact(line)) for number, line in enumerate(lines, 1))
-    settings = {**asked_settings(records), **_given(label)}
-    evidence = Evidence(records=records, settings=settings)
-    diagnosis = diagnose(evidence)
-    decision = None if diagnosis.failure is Failure.NONE else advise(diagnosis, evidence)
+    log = open_log(str(directory / f"{name}.log"))
+    *_, run = diagnosed_runs(log, Evidence(()), _given(label))
+    failed = run.diagnosis.failure is not Failure.NONE
+    decision = advise(run.diagnosis, run.evidence) if failed else None
     seconds = time.perf_counter() - begin
-    found = document(diagnosis)
+    found = document(run.diagnosis)
     return Answer(
         name=name,
         label=label,
         found=found,
         remedy=decision.remedy.value if decision else "none",
-        told=bool(settings),
+        told=bool(run.evidence.settings),
         marks=judge(label, found, decision),
         seconds=seconds,
     )
