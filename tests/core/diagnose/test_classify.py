@@ -165,3 +165,12 @@ TAKEN = (
 )
 def test_the_gpu_alone_is_the_one_among_all_figures(text: str) -> None:
     assert gpu_of(text) == figures_of(text).get("gpu")
+
+
+def test_what_is_nested_in_a_value_is_no_setting() -> None:
+    line = (
+        "INFO 11-29 14:34:11 [utils.py:253] non-default args: {'compilation_config': {'mode': "
+        "<CompilationMode.NONE: 0>, 'cache_dir': '', 'x': Config(max_num_seqs=3, y='}')}, "
+        "'max_num_seqs': 64, 'p': PoolerConfig(a='b', max_num_seqs=3), 'enforce_eager': True}"
+    )
+    assert asked_settings(records(line)) == {"max_num_seqs": 64, "enforce_eager": True}

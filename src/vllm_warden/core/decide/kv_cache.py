@@ -33,7 +33,9 @@ def _raise_utilization(case: Case) -> Proposal | None:
         "the budget leaves too little for the KV cache, and a larger budget is allowed",
         (
             Change(
-                "gpu_memory_utilization", case.in_force.get("gpu_memory_utilization"), allowed.high
+                "gpu_memory_utilization",
+                case.in_force.get("gpu_memory_utilization", now),
+                allowed.high,
             ),
         ),
         arithmetic=(f"from {now:g} to the allowed maximum {allowed.high:g}",),

@@ -15,6 +15,8 @@ UTILIZATION_SIZES_KV = Useless(
     "gpu_memory_utilization",
     "it only sizes the KV cache, which does not exist yet in this phase",
 )
+FEWER_ITEMS = ("a lower limit_mm_per_prompt, or smaller images or videos",)
+"""The encoder's trial batch has as many items as the batched tokens and this limit allow."""
 SHORTER_CONTEXT = Useless("max_model_len", "neither weights nor the profiled batch depend on it")
 
 
@@ -22,7 +24,8 @@ def out_of_memory(case: Case) -> Proposal:
     """Out of memory on a GPU, or of an allocator of the CPU engine in the same phases."""
     phase, site = case.diagnosis.phase, case.diagnosis.site
     if phase in (Phase.INIT_DEVICE, Phase.LOAD):
-        return _weights_do_not_fit(case)
+        on_gpu = phase is Phase.INIT_DEVICE and case.has_gpus
+        return _nothing_loaded_yet() if on_gpu else _weights_do_not_fit(case)
     if site in (Site.SAMPLER, Site.POOLER) and phase is Phase.PROFILE:
         return _smaller_sampler(case)
     if phase is Phase.PROFILE:
@@ -33,6 +36,17 @@ def out_of_memory(case: Case) -> Proposal:
         return _serving(case)
     return Proposal(
         Remedy.RELAUNCH, "memory ran out, but the log does not show in which phase: no knob is sure"
+    )
+
+
+def _nothing_loaded_yet() -> Proposal:
+    """A context and NCCL's buffers take hundreds of MiB: only a full GPU has no room for them."""
+    return Proposal(
+        Remedy.WAIT,
+        "nothing of this engine lies on the GPU yet: something else holds its memory, and the "
+        "same start may work once that is gone",
+        useless=(UTILIZATION_SIZES_KV, SHORTER_CONTEXT),
+        options=("stop what holds the memory",),
     )
 
 
@@ -92,12 +106,12 @@ def _smaller_sampler(case: Case) -> Proposal:
 def _smaller_batch(case: Case) -> Proposal:
     useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT)
     reason = "the forward pass of the profiling run does not fit beside the weights"
-    if case.diagnosis.site in (Site.ENCODER, Site.LORA):
+    if case.diagnosis.site is Site.LORA:
         return Proposal(
             Remedy.HOLD,
             f"{reason}: the {case.diagnosis.site} needs too much",
             useless=useless,
-            options=("limit_mm_per_prompt for encoders, max_loras and max_lora_rank for LoRA",),
+            options=("lower max_loras and max_lora_rank",),
         )
     tokens = case.now("max_num_batched_tokens")
     sequences = case.now("max_num_seqs") or 0
@@ -113,7 +127,11 @@ def _smaller_batch(case: Case) -> Proposal:
         Target("max_num_batched_tokens", half, lines, exact=False),
         reason=reason,
         useless=useless,
-        options=("a lower max_num_batched_tokens", "a larger tensor_parallel_size"),
+        options=(
+            *(FEWER_ITEMS if case.diagnosis.site is Site.ENCODER else ()),
+            "a lower max_num_batched_tokens",
+            "a larger tensor_parallel_size",
+        ),
     )
 
 

@@ -22,6 +22,7 @@ _TOKEN = re.compile(
 _NOT_ENGINE = frozenset({"model", "model_tag", "host", "port", "api_key", "hf_token"})
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _DEEPEST = 8
+_STRUCTURE = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|[\[({\])},]")
 _ESCAPE = re.compile(r"\\(.)")
 
 
@@ -64,9 +65,17 @@ def _entries(text: str) -> dict[str, SettingValue]:
 
 
 def _next_entry(text: str, at: int) -> int:
-    """Where the next ``, 'name':`` begins: the way past a value that is no literal."""
-    found = re.compile(r", '\w{1,80}': ").search(text, at)
-    return found.start() if found else len(text)
+    """Where the value that begins here ends, though it is no literal: a nested one stays within."""
+    depth = 0
+    for found in _STRUCTURE.finditer(text, at):
+        mark = found[0]
+        if mark in "([{":
+            depth += 1
+        elif depth == 0 and mark in ")]},":
+            return found.start()
+        elif mark in ")]}":
+            depth -= 1
+    return len(text)
 
 
 def _value(text: str, at: int, depth: int) -> tuple[SettingValue | None, int]:

@@ -1,0 +1,102 @@
+"""Advice without a daemon: the daemon's decisions, with no bounds but what helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from vllm_warden.core.decide.advice import advise
+from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.model import GIB, Failure, Phase, Settings, Site
+
+
+def advice(diagnosis: Diagnosis, **settings: float | str) -> Decision:
+    return advise(diagnosis, Evidence((), settings=settings))
+
+
+def changes(decision: Decision) -> dict[str, object]:
+    return {change.setting: change.after for change in decision.changes}
+
+
+def small(**figures: float) -> Diagnosis:
+    return Diagnosis(
+        Failure.KV_CACHE_TOO_SMALL, Phase.KV_PLAN, Site.KV_CACHE, "x", figures=figures
+    )
+
+
+def test_the_length_that_vllm_says_fits_is_the_advice_with_or_without_a_setting() -> None:
+    diagnosis = small(max_model_len=131072, estimated_max_model_len=34736)
+    for settings in ({}, {"max_model_len": 131072}):
+        decision = advice(diagnosis, **settings)
+        assert decision.remedy is Remedy.RELAUNCH_WITH
+        assert changes(decision) == {"max_model_len": 34736}
+
+
+@pytest.mark.parametrize(("asked", "advised"), [(0.4, 0.95), (0.95, 0.98)])
+def test_a_budget_without_room_for_any_cache_is_raised(asked: float, advised: float) -> None:
+    decision = advice(small(), gpu_memory_utilization=asked)
+    assert changes(decision) == {"gpu_memory_utilization": advised}
+    assert decision.changes[0].before == asked
+
+
+def test_a_budget_that_cannot_be_raised_is_held() -> None:
+    assert advice(small(), gpu_memory_utilization=0.98).remedy is Remedy.HOLD
+
+
+def test_after_the_kv_cache_the_arithmetic_goes_as_far_as_it_must() -> None:
+    figures = {
+        "total_bytes": 24 * GIB,
+        "free_bytes": 1 * GIB,
+        "allocated_bytes": 18 * GIB,
+        "private_pools_bytes": 1 * GIB,
+    }
+    decision = advice(
+        Diagnosis(
+            Failure.GPU_OUT_OF_MEMORY, Phase.CUDAGRAPH, Site.CUDA_GRAPHS, "x", figures=figures
+        ),
+        gpu_memory_utilization=0.95,
+    )
+    after = changes(decision)["gpu_memory_utilization"]
+    assert isinstance(after, float)
+    assert after < 0.85  # further than the daemon's default bound
+
+
+@pytest.mark.parametrize("site", [Site.COMMUNICATION, None])
+def test_before_anything_is_loaded_a_full_gpu_is_waited_for(site: Site | None) -> None:
+    diagnosis = Diagnosis(Failure.GPU_OUT_OF_MEMORY, Phase.INIT_DEVICE, site, "x")
+    assert advice(diagnosis, gpu_memory_utilization=0.9).remedy is Remedy.WAIT
+
+
+def test_weights_that_do_not_fit_stay_hopeless() -> None:
+    diagnosis = Diagnosis(Failure.GPU_OUT_OF_MEMORY, Phase.LOAD, Site.WEIGHTS, "x")
+    assert advice(diagnosis, gpu_memory_utilization=0.9).remedy is Remedy.GIVE_UP
+
+
+def test_an_encoder_that_does_not_fit_in_profiling_gets_a_smaller_batch() -> None:
+    diagnosis = Diagnosis(Failure.GPU_OUT_OF_MEMORY, Phase.PROFILE, Site.ENCODER, "x")
+    decision = advice(diagnosis, max_num_batched_tokens=8192, max_num_seqs=64)
+    assert changes(decision) == {"max_num_batched_tokens": 4096}
+    assert "limit_mm_per_prompt" in decision.options[0]
+
+
+@pytest.mark.parametrize(("version", "moves"), [("0.27.1", True), ("0.15.1", False)])
+def test_a_cpu_engine_s_budget_is_its_fixed_size_where_the_version_takes_it_so(
+    version: str, moves: bool
+) -> None:
+    diagnosis = Diagnosis(
+        Failure.HOST_OUT_OF_MEMORY,
+        Phase.KV_ALLOC,
+        Site.KV_CACHE,
+        "x",
+        figures={"available_kv_bytes": 8 * GIB, "tried_bytes": 4 * GIB},
+        engine_version=version,
+    )
+    decision = advice(diagnosis)
+    assert decision.remedy is (Remedy.RELAUNCH_WITH if moves else Remedy.HOLD)
+    assert changes(decision) == ({"kv_cache_memory_bytes": 4 * GIB} if moves else {})
+
+
+def test_settings_are_read_whatever_the_engine_printed_among_them() -> None:
+    settings: Settings = {"gpu_memory_utilization": 0.9}
+    assert advise(small(), Evidence((), settings=settings)).remedy is Remedy.RELAUNCH_WITH
