@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from vllm_warden.core.diagnose.flattened import START as _START
 from vllm_warden.core.diagnose.flattened import unflattened
@@ -136,14 +137,15 @@ class Tracebacks:
         message = line.message
         if _START in message:
             return self._begin(key, current, line, before)
-        frame = _FRAME.match(message) if "File " in message[:40] else None
+        is_short = len(message) < _REMEMBERED_MAX
+        frame = _known_frame(message) if is_short else _frame(message)
         if frame:
             if current is None or current.kind is not None:
                 if current is not None and _same_record(current, line):
                     current.chained = True  # an excerpt that lost the line between the two
                 current = self._start(key, current, line, before)
-            current.functions.update(frame_names(frame[1], frame[2]))
-            current.in_engine = current.in_engine or bool(_ENGINE_FILE.search(frame[1]))
+            current.functions.update(frame[0])
+            current.in_engine = current.in_engine or frame[1]
             return True
         if current is None:
             return self._stand_alone(key, line, before)
@@ -227,7 +229,8 @@ class Tracebacks:
 
     def _inside(self, current: _Open, line: LogLine) -> bool:
         message = line.message
-        if found := _introduced(message):
+        is_short = len(message) < _REMEMBERED_MAX
+        if found := _known_introduced(message) if is_short else _introduced(message):
             self._name(current, *found, line)
         else:
             _take_calls(current.functions, message)
@@ -307,11 +310,32 @@ def _repr_of(message: str) -> tuple[str, str] | None:
 
 def _take_calls(functions: set[str], source: str) -> None:
     """The line being executed names the next function, also where its frame was cut away."""
-    functions.update(source_names(source))
+    functions.update(_known_calls(source) if len(source) < _REMEMBERED_MAX else _calls(source))
+
+
+def _calls(source: str) -> tuple[str, ...]:
+    names = source_names(source)
     if "collective_rpc(" in source and (rpc := _RPC.search(source)):
-        functions.add(rpc[1])
+        names += (rpc[1],)
     if "(" in source and "." in source:
-        functions.update(name for name in _CALL.findall(source[:200]) if name in KNOWN)
+        names += tuple(name for name in _CALL.findall(source[:200]) if name in KNOWN)
+    return names
+
+
+def _frame(message: str) -> tuple[tuple[str, ...], bool] | None:
+    """The names that a frame stands for, and whether its file is one of the engine's own."""
+    found = _FRAME.match(message) if "File " in message[:40] else None
+    return found and (frame_names(found[1], found[2]), bool(_ENGINE_FILE.search(found[1])))
+
+
+_REMEMBERED_MAX = 300
+_known_frame, _known_introduced, _known_calls = (
+    lru_cache(maxsize=256)(_frame),
+    lru_cache(maxsize=256)(_introduced),
+    lru_cache(maxsize=256)(_calls),
+)
+"""Each rank prints the same traceback; what a line of it tells is found out once. Long lines are
+not remembered: they would take memory, and hardly come again."""
 
 
 def _looks_separate(message: str) -> bool:
