@@ -28,6 +28,7 @@ COMMANDS = {
     "resume": "change",
     "serve": "serve",
     "diagnose": "diagnose",
+    "explain": "explain",
     "check-config": "check_config",
     "doctor": "doctor",
     "demo": "demo",

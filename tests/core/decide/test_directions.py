@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.decide.cases import ASKED, TORCH_OOM, TOTAL, case, oom
@@ -279,3 +281,18 @@ def test_the_first_serving_oom_after_the_soak_relaunches_unchanged_the_second_ad
     decision = decide(again)
     assert set(changed(decision)) == {"gpu_memory_utilization"}
     assert float(str(decision.changes[0].after)) < 0.95
+
+
+@pytest.mark.parametrize(("now", "then"), [(1024, 128), (256, 128), (64, 32)])
+def test_a_trial_capture_that_does_not_fit_gets_smaller_graphs_not_fewer_tokens(
+    now: int, then: int
+) -> None:
+    example = oom(Phase.PROFILE, Site.CUDA_GRAPHS)
+    settings = {**example.in_force, "max_num_seqs": now}
+    decision = decide(replace(example, asked=settings, in_force=settings))
+
+    assert changed(decision) == {"max_num_seqs": then}
+    assert {one.setting for one in decision.useless} >= {
+        "max_num_batched_tokens",
+        "gpu_memory_utilization",
+    }

@@ -17,6 +17,10 @@ UTILIZATION_SIZES_KV = Useless(
 )
 FEWER_ITEMS = ("a lower limit_mm_per_prompt, or smaller images or videos",)
 """The encoder's trial batch has as many items as the batched tokens and this limit allow."""
+LARGEST_CAPTURED = 512
+BATCHED_TOKENS = Useless(
+    "max_num_batched_tokens", "graphs are captured for small batches, whatever the largest batch is"
+)
 SHORTER_CONTEXT = Useless("max_model_len", "neither weights nor the profiled batch depend on it")
 
 
@@ -113,6 +117,8 @@ def _smaller_batch(case: Case) -> Proposal:
             useless=useless,
             options=("lower max_loras and max_lora_rank",),
         )
+    if case.diagnosis.site is Site.CUDA_GRAPHS:
+        return _smaller_graphs(case)
     tokens = case.now("max_num_batched_tokens")
     sequences = case.now("max_num_seqs") or 0
     if tokens is None:
@@ -133,6 +139,24 @@ def _smaller_batch(case: Case) -> Proposal:
             "a larger tensor_parallel_size",
         ),
     )
+
+
+def _smaller_graphs(case: Case) -> Proposal:
+    """Captured batches end at twice max_num_seqs, and at 512 (vLLM 0.13 and later)."""
+    useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT, BATCHED_TOKENS)
+    reason = "the trial capture of the largest CUDA graphs does not fit beside the weights"
+    options = (
+        "fewer or smaller captured sizes (max_cudagraph_capture_size)",
+        "enforce_eager = true, at the price of speed",
+        "a larger tensor_parallel_size",
+    )
+    sequences = case.now("max_num_seqs")
+    if sequences is None:
+        return Proposal(Remedy.HOLD, reason, useless=useless, options=options)
+    value = min(sequences, LARGEST_CAPTURED / 2) / 2
+    lines = (f"the largest captured batch halves: from {sequences:.0f} to {value:.0f} sequences",)
+    target = Target("max_num_seqs", round_down(value, 16), lines, exact=False)
+    return lower(case, target, reason=reason, useless=useless, options=options)
 
 
 def _host_after_kv(case: Case) -> Proposal:
