@@ -10,7 +10,7 @@ SYSTEMD_ROOT := build/systemd
 SYSTEMD_STAMP := $(SYSTEMD_ROOT)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-fast test-journald test-engine test-systemd test-long engine bench bench-diagnosis docs clean
+.PHONY: help setup demo test lint format test-fast test-journald test-engine test-systemd test-long engine bench bench-diagnosis bench-convergence docs clean
 
 help:
 	@echo 'make setup         system packages and .venv (asked for by all others)'
@@ -22,6 +22,7 @@ help:
 	@echo 'make format        rewrite the sources in house style'
 	@echo 'make bench         the table of budgets'
 	@echo 'make bench-diagnosis   how often the diagnosis is right, on logs of others'
+	@echo 'make bench-convergence how soon, and how well, a failing engine is cured; minutes'
 	@echo 'make docs          rewrite the generated references'
 	@echo 'make clean         remove everything that was built'
 
@@ -82,6 +83,9 @@ bench: $(STAMP)
 
 bench-diagnosis: $(STAMP)
 	$(PY) -m benchmarks.diagnosis
+
+bench-convergence: $(STAMP)
+	$(PY) -m benchmarks.convergence
 
 docs: $(STAMP)
 	$(PY) -m vllm_warden.config.reference docs/reference/configuration.md

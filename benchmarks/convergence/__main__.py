@@ -1,0 +1,69 @@
+"""``python -m benchmarks.convergence``: how soon, and how well, a failing engine is cured.
+
+Prints the simulator's own checks, the table of all policies and the goals of ours, and writes
+docs/benchmarks/convergence.md. Exit 1 when a check of the simulator fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.convergence import acceptance, goals, run, score, table
+
+PAGE = Path(__file__).parents[2] / "docs/benchmarks/convergence.md"
+OWN = "vllm-warden"
+
+
+def main() -> int:
+    options = _options()
+    family = run.known_family(options.family) if options.family else None
+    names = [*run.policies()] if options.policies is None else options.policies.split(",")
+    began, marks = time.monotonic(), []
+    for chunk in run.every_mark(options.seed, options.scenarios, family, names, options.jobs):
+        marks += chunk
+        _progress(len(marks) // len(names), options.scenarios)
+    took = time.monotonic() - began
+    rows = [score.row(name, [one for one in marks if one.policy == name]) for name in names]
+    found = acceptance.checks(rows, marks)
+    parts = [("The simulator's own checks", table.checks_text(found))]
+    parts.append(("All policies", table.rows_text(rows)))
+    mine = [one for one in marks if one.policy == OWN]
+    if mine:
+        own = next(row for row in rows if row.name == OWN)
+        parts.append(("Goals", table.goals_text(goals.goals(own, mine))))
+    for name in names if options.families else names[-1:]:
+        of_name = [one for one in marks if one.policy == name]
+        parts.append((f"{name}, by family", table.rows_text(goals.family_rows(of_name))))
+    for title, text in parts:
+        print(f"{title}\n\n{text}\n")
+    print(f"{options.scenarios} scenarios, seed {options.seed}, {took:.0f} s")
+    whole = family is None and options.policies is None
+    if whole and options.write:
+        command = f"make bench-convergence (--scenarios {options.scenarios} --seed {options.seed})"
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(table.page(parts, command, options.scenarios), encoding="utf-8")
+    return 1 if whole and not all(check.holds for check in found) else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.convergence", description=__doc__)
+    parser.add_argument("--scenarios", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--family", help="only this family; checks are not judged then")
+    parser.add_argument("--policies", help="only these, by comma")
+    parser.add_argument("--families", action="store_true", help="each policy by family")
+    parser.add_argument("--jobs", type=int, help="processes; as many as cores")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="leave the page")
+    return parser.parse_args()
+
+
+def _progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done} of {of}", end="\n" if done >= of else "", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
