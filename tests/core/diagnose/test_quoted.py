@@ -15,6 +15,7 @@ from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.diagnose.grammar import parse
 from vllm_warden.core.diagnose.long_line import shortened
 from vllm_warden.core.diagnose.phases import PhaseTracker
+from vllm_warden.core.diagnose.runs import last_run
 from vllm_warden.core.model import Failure, Phase
 
 UP = (
@@ -134,3 +135,23 @@ def test_the_time_for_hostile_records_grows_with_their_number() -> None:
         return time.process_time() - begin
 
     assert min(seconds(160) for _ in range(2)) < 8 * max(seconds(40), 0.02)
+
+
+def test_a_traceback_without_an_end_swallows_no_other_record() -> None:
+    head = "ERROR 11-29 16:20:01 [multiproc_executor.py:135] "
+    cut = HEAD + "Traceback (most recent call last):"
+    died = head + "Worker proc VllmWorker-1 died unexpectedly, shutting down executor."
+    assert of(*UP, cut, died).signature == "worker-died"
+    aborted = "Fatal Python error: Segmentation fault"
+    assert of(*UP, "Traceback (most recent call last):", aborted).signature == "segfault"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["non-default args: {}", "WARNING 11-29 16:00:00 [x.py:1] non-default args: {}"],
+)
+def test_only_a_record_of_the_engine_begins_a_run(text: str) -> None:
+    args = "INFO 11-29 16:00:00 [api_utils.py:1] non-default args: {}"
+    _, count = last_run(records(args, *UP, *CRASH, text))
+    assert count == 1
+    assert last_run(records(args, *UP, *CRASH, args))[1] == 2

@@ -42,6 +42,7 @@ _UVICORN_RECORD = re.compile(
     r"(?:\([A-Za-z][\w.:, =-]{0,160}\) ?){0,8}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,6}"
 )
 _RANK = re.compile(r"(?:rank=?|TP|VllmWorker-|Worker_)(\d{1,5})")
+_QUOTE = re.compile(r"[\"']")
 _HEADER_WITHIN = 240
 """A record's own header begins within so many characters; later ones are quoted text."""
 
@@ -163,8 +164,8 @@ def _head(text: str) -> _Head | None:
     if _UVICORN_RECORD.match(text):
         return None  # it quotes paths and addresses that clients choose
     header = _HEADER.search(text, 0, _HEADER_WITHIN)
-    if header is None:
-        return None
+    if header is None or _QUOTE.search(text, 0, header.start()):
+        return None  # what stands in quotes is quoted
     name, pid = _last_tag(text, header.start())
     return _Head(name, pid, header["level"], header["file"], header[0].rstrip(), header.end())
 

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from vllm_warden.core.diagnose.evidence import LogRecord
-from vllm_warden.core.diagnose.grammar import parse
+from vllm_warden.core.diagnose.grammar import LogLine, parse
 from vllm_warden.core.diagnose.quoted import is_quotation
 
-_BEGINS = ("non-default args: ", "usage: vllm ")
+_ARGUMENTS, _USAGE = "non-default args: ", "usage: vllm "
 """vLLM's API server says its arguments once per run; argparse refuses with its usage instead."""
 _HINT = re.compile(r"non-default args: |usage: vllm ")
 LOOK_AT = 240
@@ -27,7 +27,14 @@ def begins_run(record: LogRecord) -> bool:
     if not _HINT.search(record.text, 0, LOOK_AT):
         return False
     lines = parse(record.number, record.text[: 4 * LOOK_AT])
-    return any(line.message.startswith(_BEGINS) and not is_quotation(line) for line in lines)
+    return any(_is_begin(line) for line in lines)
+
+
+def _is_begin(line: LogLine) -> bool:
+    message = line.message
+    if message.startswith(_ARGUMENTS):
+        return bool(line.source) and line.level == "INFO" and not is_quotation(line)
+    return message.startswith(_USAGE) and not line.level
 
 
 def runs(records: Iterable[LogRecord]) -> Iterator[Iterator[LogRecord]]:

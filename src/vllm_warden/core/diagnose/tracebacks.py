@@ -135,6 +135,9 @@ class Tracebacks:
         key = (line.process, line.pid, bool(line.source))
         current = self._open.get(key)
         message = line.message
+        if current is not None and line.source and line.source != current.first.source:
+            self._close(self._open.pop(key))  # another record: the traceback was cut
+            current = None
         if _START in message:
             return self._begin(key, current, line, before)
         is_short = len(message) < _REMEMBERED_MAX
@@ -234,7 +237,7 @@ class Tracebacks:
             self._name(current, *found, line)
         else:
             _take_calls(current.functions, message)
-        return True
+        return found[0] != FATAL if found else message[:1] in " \t"
 
     def _behind(
         self,
