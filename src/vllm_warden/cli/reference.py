@@ -39,6 +39,7 @@ was asked for goes on in every case.
 _ARGUMENTS = {
     "name": "The instance.",
     "number": "The incident's number.",
+    "subject": "A failure or a signature.",
     "line": "MODEL and its arguments, or a whole command.",
 }
 """Click's arguments carry no help text of their own."""

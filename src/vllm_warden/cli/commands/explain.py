@@ -39,7 +39,7 @@ def register(app: click.Group) -> None:
         "vllm-warden explain sampler-warmup-oom --json",
     ),
 )
-@click.argument("subject", required=False, metavar="[FAILURE|SIGNATURE]")
+@click.argument("subject", required=False)
 @json_option
 def explain_command(*, subject: str | None, as_json: bool) -> None:
     """Say what a failure means, how it is recognised, which settings help and which do not.
