@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "serve",
     "diagnose": "diagnose",
     "explain": "explain",
+    "plan": "plan",
     "check-config": "check_config",
     "doctor": "doctor",
     "demo": "demo",
@@ -42,6 +43,7 @@ Examples:
   vllm-warden status                      what runs, and what does not
   vllm-warden why                         why it is in this state, with the proof
   vllm-warden diagnose engine.log         what killed that vLLM; needs no daemon
+  vllm-warden plan MODEL --gpus 8         what fits, and why the rest does not
   vllm-warden serve MODEL --port 8000     put it in front of your vllm serve line
   vllm-warden restart NAME                and wait until it is ready
 

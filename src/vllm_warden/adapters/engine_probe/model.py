@@ -30,7 +30,7 @@ class ModelDirectory:
     def facts(self, model: str) -> ModelFacts:
         """Everything None for a model that is not on this disk, or not readable."""
         try:
-            directory = self._directory(model)
+            directory = self.directory(model)
         except (OSError, ValueError):  # not ours to look at, or no path at all
             directory = None
         if directory is None:
@@ -41,7 +41,8 @@ class ModelDirectory:
             return ModelFacts(weight_bytes=weight_bytes(directory))
         return _facts(config, hashlib.sha256(content).hexdigest(), weight_bytes(directory))
 
-    def _directory(self, model: str) -> Path | None:
+    def directory(self, model: str) -> Path | None:
+        """Where the model lies on this disk, None where it does not. Raises OSError, ValueError."""
         local = Path(model)
         if local.is_dir():
             return local

@@ -1,0 +1,120 @@
+"""The command plan: what a model needs of each GPU, what fits, and how it may be spread."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from vllm_warden.adapters.model_directory.read import read_model_directory
+from vllm_warden.cli.exit_codes import ExitCode
+from vllm_warden.cli.options import examples, json_option
+from vllm_warden.cli.plan_input import host_of, model_directory, what_is_asked
+from vllm_warden.cli.plan_text import plan_text
+from vllm_warden.cli.render import harmless, style_of_stdout, wrapped
+from vllm_warden.config.load import DEFAULT_PATH
+from vllm_warden.core.plan.defaults import world_size
+from vllm_warden.core.plan.memory_model.document import plan_document
+from vllm_warden.core.plan.memory_model.engine_options import read_options
+from vllm_warden.core.plan.memory_model.era import era_of
+from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
+from vllm_warden.core.plan.memory_model.layout_rules import refusals
+from vllm_warden.core.plan.memory_model.layouts import all_layouts
+from vllm_warden.core.plan.memory_model.limits import find_limits
+from vllm_warden.core.plan.memory_model.read_shape import read_shape
+from vllm_warden.core.plan.memory_model.verdict import plan_memory
+from vllm_warden.core.plan.spec import EngineFacts
+
+GPUS_MAX = 64
+_VERSION = re.compile(r"v?\d+\.\d+(\.\w+)*(\+\w+)?")
+
+
+def register(app: click.Group) -> None:
+    """Add the command to the program."""
+    app.add_command(plan_command)
+
+
+@click.command(
+    "plan",
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples(
+        "vllm-warden plan minimax-m25",
+        "vllm-warden plan /srv/models/llama --tensor-parallel-size 4 --max-model-len 32k",
+        "vllm-warden plan /srv/models/minimax --gpus 8 --gpu-memory 95.6GiB --vllm 0.15.1",
+    ),
+)
+@click.argument(
+    "line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[NAME | MODEL ARGS...]"
+)
+@click.option("--gpus", type=click.IntRange(1, GPUS_MAX), help="GPUs of the host.")
+@click.option("--gpu-memory", metavar="SIZE", help="Memory of one GPU, as 94.97GiB.")
+@click.option("--vllm", "version", metavar="VERSION", help="The engine's version, as 0.15.1.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="Where instances are configured.",
+)
+@json_option
+def plan_command(
+    *,
+    line: tuple[str, ...],
+    gpus: int | None,
+    gpu_memory: str | None,
+    version: str | None,
+    config: Path,
+    as_json: bool,
+) -> None:
+    """Work out what a model needs of each GPU before anything is started.
+
+    Takes an instance's name, or a model directory with the arguments of vllm serve. Reads
+    config.json and the headers of the weights, never a tensor; needs no GPU, no engine, no
+    network and no daemon. Every number says whether it was read, computed, measured or assumed,
+    and how far it may be off.
+
+    Exits 0 when the setup fits, 1 when it does not, 2 when the model cannot be read.
+    """
+    if version is not None and not _VERSION.fullmatch(version):
+        raise click.UsageError(f"cannot read --vllm {version}: write it as 0.15.1")
+    asked = what_is_asked(line, config)
+    directory = model_directory(asked.model)
+    try:
+        files = read_model_directory(directory)
+    except OSError as error:
+        raise click.UsageError(f"cannot read {directory}: {error.strerror}") from None
+    engine = EngineFacts(version=version.removeprefix("v") if version else None)
+    shape = read_shape(files.config)
+    host = host_of(gpus or asked.gpus, gpu_memory, world_size(asked.settings))
+    options = read_options(asked.settings, shape, engine, host.total_bytes)
+    model = Model(shape, files.checkpoint)
+    setup = Setup(model, options, GpuMemory(host.total_bytes), era_of(engine))
+    plan = plan_memory(setup)
+    limits = find_limits(plan)
+    layouts = all_layouts(setup, host.gpus)
+    refused = refusals(shape, options.layout, host.gpus)
+    if as_json:
+        document = {
+            "schema": 1,
+            "model": asked.model,
+            "gpus": host.gpus,
+            "gpus_from": host.remark,
+            "problems": list(files.problems),
+            "refused": list(refused),
+            **plan_document(plan, limits, layouts),
+            "fits": plan.fits and not refused,
+        }
+        print(json.dumps(document))
+    else:
+        style = style_of_stdout()
+        lines = plan_text(asked.title, plan, limits, layouts, style)
+        notes = [*files.problems, *(f"vLLM refuses this layout: {reason}" for reason in refused)]
+        if host.remark != "as given":
+            notes.append(f"GPUs: {host.remark}")
+        for note in notes:
+            lines += wrapped(harmless(note), style, "    ", "  ! ")
+        print("\n".join(lines))
+    sys.exit(ExitCode.OK if plan.fits and not refused else ExitCode.NO)

@@ -1,0 +1,1 @@
+"""What vLLM needs of each GPU, worked out before anything starts: pure arithmetic."""

@@ -1,0 +1,58 @@
+"""What an earlier attempt showed, in the place of what the model assumes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_warden.core.model import Figures
+from vllm_warden.core.plan.memory_model.term import Term, measured
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Bytes that an engine printed or NVML showed; None is unknown.
+
+    ``peak_bytes`` (transient, libraries included) belongs to ``peak_seqs`` sequences and
+    ``peak_tokens`` batched tokens.
+    """
+
+    weights_bytes: float | None = None
+    context_bytes: float | None = None
+    peak_bytes: float | None = None
+    peak_seqs: int | None = None
+    peak_tokens: int | None = None
+    graphs_bytes: float | None = None
+    graphs_estimated_bytes: float | None = None
+    available_kv_bytes: float | None = None
+
+
+def measured_from_figures(
+    figures: Figures, requested_bytes: float, max_num_seqs: int, max_num_batched_tokens: int
+) -> Measured:
+    """From the figures of a diagnosis: P = R - W - Available - estimate (bytes of one rank)."""
+
+    def figure(name: str) -> float | None:
+        value = figures.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    weights, available = figure("weights_bytes"), figure("available_kv_bytes")
+    estimate = figure("graphs_estimated_bytes")
+    peak = None
+    if weights is not None and available is not None:
+        peak = max(0.0, requested_bytes - weights - available - (estimate or 0.0))
+    return Measured(
+        weights_bytes=weights,
+        peak_bytes=peak,
+        peak_seqs=max_num_seqs,
+        peak_tokens=max_num_batched_tokens,
+        graphs_bytes=figure("graphs_bytes"),
+        graphs_estimated_bytes=estimate,
+        available_kv_bytes=available,
+    )
+
+
+def instead(term: Term, value_bytes: float | None) -> Term:
+    """The measured value in the place of the term, where there is one."""
+    if value_bytes is None:
+        return term
+    return measured(term.name, value_bytes, "an earlier attempt")
