@@ -123,7 +123,7 @@ def _phase(evidence: Evidence, reading: Reading, decided: Finding) -> Phase | No
     if decided.row.id == "worker-vanished-at-start":
         return Phase.LOAD
     reached = evidence.reached if evidence.reached is not Phase.SHUTDOWN else Phase.SERVING
-    return reading.place or reached
+    return reading.place or reached or decided.row.usual
 
 
 def _confidence(decided: Finding, version: str | None) -> Confidence:

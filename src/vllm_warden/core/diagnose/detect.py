@@ -14,7 +14,9 @@ from vllm_warden.core.model import Phase, Site
 
 GPU_ALLOCATION = re.compile(
     r"(?:torch\.|torch\.cuda\.)?OutOfMemoryError: (?:CUDA|HIP|XPU|NPU) out of memory"
-    r"|(?:CUDA|HIP|XPU|NPU) out of memory(?:\. Tried to allocate| occurred when warming up)"
+    r"|^\w{0,40}Error: (?:HIP|XPU|NPU|HPU|MLU|MUSA) out of memory\b|RESOURCE_EXHAUSTED: "
+    r"|(?:CUDA|HIP|XPU|NPU|HPU|MLU|MUSA) out of memory(?:\. Tried to allocate"
+    r"| occurred when warming up)"
     r"|CUDA (?:driver )?error: out of memory|HIP error: out of memory|cudaErrorMemoryAllocation"
     r"|Triton Error \[CUDA\]: out of memory|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED"
     r"|UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY|(?:CUDA|HIP)_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory"
@@ -94,7 +96,9 @@ class RaisedUnder:
     def sees(self, raised: Raised) -> bool:
         if self.kinds and not raised.type.endswith(self.kinds):
             return False
-        if self.functions and self.functions.isdisjoint(raised.functions):
+        # a stack of which no frame is left cannot contradict the kind and the phase
+        told = raised.functions or not self.kinds
+        if self.functions and told and self.functions.isdisjoint(raised.functions):
             return False
         if self.phases and (raised.phase or raised.before) not in self.phases:
             return False

@@ -31,10 +31,11 @@ class Signature:
     """One mechanism of failure. It observes and never names a remedy.
 
     ``phase`` and ``site`` override what the call stack says; None takes the stack's (and for the
-    phase, failing that, where the log was). ``caution`` says what a match does not prove. ``asked``
-    is True where the engine says that it was told to stop: no failure, unless somebody who
-    watched it had not asked. ``announces`` is True for a consequence that is told of failures
-    only: where nothing else was found, something failed that the log does not show.
+    phase, failing that, where the log was). ``caution`` says what a match does not prove. ``usual``
+    is the phase of the mechanism where neither stack nor log tells one. ``asked`` is True where
+    the engine says that it was told to stop: no failure, unless somebody who watched it had not
+    asked. ``announces`` is True for a consequence that is told of failures only: where nothing
+    else was found, something failed that the log does not show.
 
     ``passing`` is True for what goes away by itself often enough for one more try, ``in_company``
     for what proves nothing unless something died as well, ``in_silence`` for what proves nothing
@@ -60,3 +61,4 @@ class Signature:
     until: str | None = None
     asked: bool = False
     announces: bool = False
+    usual: Phase | None = None

@@ -70,6 +70,7 @@ SIGNATURES = (
         ),
         summary="A weight cannot be split over that many GPUs in its quantized form.",
         caution="Another quantization of the same model may split.",
+        usual=Phase.LOAD,
     ),
     Signature(
         id="world-larger-than-host",
@@ -175,7 +176,8 @@ SIGNATURES = (
             ("[Errno 98] error while attempting to bind on address",), levels=("ERROR", None)
         ),
         summary="The port is held by another process.",
-        caution="The holder may be an earlier engine that has not let go yet.",
+        caution="The HTTP server's own words: it binds once the engine is up, vLLM itself before.",
+        phase=Phase.SERVING,
     ),
     Signature(
         id="combination-refused",

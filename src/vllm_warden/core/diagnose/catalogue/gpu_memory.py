@@ -141,6 +141,16 @@ SIGNATURES = (
         likely=True,
     ),
     Signature(
+        id="memory-pool-oom",
+        failure=_OOM,
+        detect=Prints(
+            ("CUDA Error: out of memory at ", "HIP Error: out of memory at "), levels=(None,)
+        ),
+        summary="vLLM's own memory pool (sleep mode) could not get GPU memory.",
+        caution="Waking up is the usual moment: somebody took the memory while the engine slept.",
+        likely=True,
+    ),
+    Signature(
         id="memory-taken-at-start",
         failure=Failure.GPU_MEMORY_TAKEN,
         detect=Raises("ValueError", "on startup is less than desired GPU memory utilization"),

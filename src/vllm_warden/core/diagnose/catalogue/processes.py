@@ -68,13 +68,39 @@ SIGNATURES = (
         detect=Prints(
             ("Worker proc VllmWorker-", "Worker VllmWorkerProcess pid"),
             re.compile(
-                r"died unexpectedly(?:,| \(exit code: (?:None|-(?!15\b)\d+)\))|died, exit code: -(?!15\b)\d+"
+                r"died unexpectedly(?:,| \(exit code: (?:None|-(?!15\b|6\b)\d+)\))|died, exit code: -(?!15\b|6\b)\d+"
             ),
             levels=("ERROR", "CRITICAL"),
         ),
         summary="A worker process died without a word of its own.",
         caution=_WHO,
         weight=Weight.DEATH,
+    ),
+    Signature(
+        id="worker-aborted",
+        failure=_KILLED,
+        detect=Prints(
+            ("Worker proc VllmWorker-", "Worker VllmWorkerProcess pid"),
+            re.compile(r"exit code: -6\b"),
+            levels=("ERROR", "CRITICAL"),
+        ),
+        summary="A worker process aborted itself.",
+        caution="NCCL's watchdog and C++ exceptions end a process so; what they said is the cause.",
+        weight=Weight.HINT,
+        likely=True,
+    ),
+    Signature(
+        id="shell-reports-signal",
+        failure=_KILLED,
+        detect=Prints(
+            ("Killed", "Segmentation fault", "Bus error", "Aborted"),
+            re.compile(r"^(?:Killed|Segmentation fault|Bus error|Aborted)(?: +\(core dumped\))?$"),
+            levels=(None,),
+        ),
+        summary="The shell that started the engine says that a signal ended it.",
+        caution=_WHO,
+        weight=Weight.HINT,
+        likely=True,
     ),
     Signature(
         id="engine-core-died",
@@ -296,6 +322,7 @@ SIGNATURES = (
         detect=Raises(
             "", "", re.compile(r"undefined symbol: |cannot open shared object file|version `GLIBC")
         ),
+        usual=Phase.ARGS,
         summary="Two installed libraries do not fit together.",
         caution="Says which symbol or file is missing, not which package to change.",
     ),
