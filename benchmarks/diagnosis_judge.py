@@ -86,6 +86,8 @@ def judge(label: Label, found: Mapping[str, object], decision: Decision | None) 
 
 
 def _part(name: str, readings: Sequence[Label], found: Mapping[str, object]) -> str | None:
+    if found["failure"] == "none":
+        return None
     wanted = {one.get(name) for one in readings}
     if found[name] is None:
         return None if None in wanted else "absent"

@@ -9,7 +9,7 @@ from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.diagnose.flattened import PARTS_MAX, START, unflattened
-from vllm_warden.core.model import Failure, Phase, Site
+from vllm_warden.core.model import Confidence, Failure, Phase, Site
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB."
 CORE = "(EngineCore pid=7) ERROR 07-01 10:00:00 [core.py:900] "
@@ -199,3 +199,44 @@ def test_the_loop_of_the_engine_core_runs_only_once_it_is_ready() -> None:
 def test_what_only_a_ready_server_says_places_an_excerpt_in_serving(line: str) -> None:
     found = of(line, "[Worker_TP3 pid=213] ERROR 11-19 21:10:38 [executor.py:671] " + OOM)
     assert (found.phase, found.ranks) == (Phase.SERVING, (3,))
+
+
+READY = (
+    "INFO 07-01 10:00:00 [api_server.py:100] vLLM API server version 0.31.0",
+    "INFO:     Application startup complete.",
+)
+BARE = ("Traceback (most recent call last):", "  " + frame("execute_model"), OOM)
+
+
+def test_bare_last_words_of_a_serving_engine_are_likely_and_move_no_knob() -> None:
+    found = of(*READY, *BARE)
+    assert (found.failure, found.phase) == (Failure.GPU_OUT_OF_MEMORY, Phase.SERVING)
+    assert (found.confidence, found.overheard) == (Confidence.LIKELY, True)
+
+
+def test_bare_last_words_that_no_row_knows_are_unknown() -> None:
+    found = of(*READY, "RuntimeError: CUDA driver error: odd")
+    assert (found.failure, found.phase) == (Failure.UNKNOWN, Phase.SERVING)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        'INFO:     127.0.0.1:50000 - "POST /v1/completions HTTP/1.1" 200 OK',
+        "INFO:     Shutting down",
+        "INFO 07-01 10:00:10 [loggers.py:127] Engine 000: Avg prompt throughput: 1.0 tokens/s",
+    ],
+)
+def test_bare_words_behind_which_the_engine_is_well_are_nothing(after: str) -> None:
+    assert of(*READY, *BARE, after).failure is Failure.NONE
+
+
+def test_what_the_engine_records_outranks_bare_last_words() -> None:
+    found = of(
+        *READY,
+        CORE + START,
+        CORE + "  " + frame("run_busy_loop", "vllm/v1/engine/core.py"),
+        CORE + "RuntimeError: CUDA error: an illegal memory access was encountered",
+        *BARE,
+    )
+    assert (found.failure, found.overheard) == (Failure.ILLEGAL_MEMORY_ACCESS, False)

@@ -45,6 +45,8 @@ def diagnose(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> 
         return _unknown(evidence, reading, unnamed)
     if decided is not None:
         return _named(evidence, reading, decided)
+    if reading.last_words and not _failed_unseen(reading):
+        return _unknown(evidence, reading, reading.last_words[0])
     return _unexplained(evidence, reading)
 
 

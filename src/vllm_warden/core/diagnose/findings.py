@@ -61,6 +61,7 @@ _ENGINE_LOGGERS = frozenset(
         "uniproc_executor.py",
     }
 )
+_WELL = ("INFO", "DEBUG")
 _WORKERS = ("Worker", "VllmWorker", "RayWorker")
 _HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
 _SERVING = frozenset({Phase.SERVING, Phase.SHUTDOWN})
@@ -102,6 +103,9 @@ class Reading:
     cut: Sequence[Raised] = ()
     """Call stacks that the engine recorded, and of which the exception is missing."""
 
+    last_words: Sequence[Raised] = ()
+    """Bare exceptions of a serving engine behind which nobody said anything healthy any more."""
+
     @property
     def announced(self) -> bool:
         """Whether some process said that another, or it itself, had failed."""
@@ -135,7 +139,9 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         if row.detect.sees(one)  # type: ignore[union-attr,arg-type]
     ]
     elsewhere = None if phase else agreed_phase(cut)
-    unnamed = []
+    unnamed: list[Raised] = []
+    last_words: list[Raised] = []
+    overheard: list[Finding] = []
     for one in raised:
         _place(one, elsewhere)
         if one.type == FATAL:
@@ -148,6 +154,11 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         findings += [_finding(row, one, after_stop=role_after) for row in admitted]
         if not matches and _may_be_unnamed_cause(one) and not role_after:
             unnamed.append(one)
+        if _is_last_word(one, reader):
+            last_words.append(one)
+            overheard += [_finding(row, one, after_stop=False) for row in matches]
+    if not unnamed and not any(item.role is Role.CAUSE for item in findings):
+        findings += overheard
     findings.sort(key=lambda item: item.line)
     unnamed.sort(key=lambda item: not item.logged)
     return Reading(
@@ -159,7 +170,19 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         reader.ended_orderly,
         has_records=reader.in_json or reader.text_records > 0,
         cut=cut,
+        last_words=last_words,
     )
+
+
+def _is_last_word(raised: Raised, reader: _Reader) -> bool:
+    """Whether a bare exception of nobody is the end of a serving engine's log.
+
+    From vLLM 0.31 on uncaught tracebacks have no prefix. Anything may print such lines, so they
+    count only where nothing else tells of a failure and nothing healthy follows.
+    """
+    if not raised.bare or raised.process or raised.before not in _SERVING:
+        return False
+    return reader.stopped_at is None and raised.line > reader.alive_at
 
 
 def _cut(reader: _Reader) -> list[Raised]:
@@ -192,6 +215,8 @@ class _Reader:
         self.quotes = Quotes()
         self.silence = Silence()
         self.text_records = 0
+        self.alive_at = 0
+        """Line of the last record below WARNING: somebody was well then."""
         self.in_json = False
 
     def take(self, records: Iterable[LogRecord]) -> None:
@@ -224,8 +249,10 @@ class _Reader:
     def _line(self, line: LogLine) -> None:
         message = line.message
         file = line.file
-        if file is not None and not self.in_json:
-            self.text_records += 1
+        if file is not None:
+            self.text_records += not self.in_json
+            if line.level in _WELL:
+                self.alive_at = line.number
         if self.quotes.hold(line):
             return
         before = self.tracker.before_shutdown or self.tracker.phase

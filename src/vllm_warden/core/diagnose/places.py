@@ -42,6 +42,7 @@ _PLAN = frozenset(
         "get_kv_cache_configs",
         "get_kv_cache_config",
         "check_enough_kv_cache_memory",
+        "unify_hybrid_kv_cache_specs",
         "_check_enough_kv_cache_memory",
     }
 )
