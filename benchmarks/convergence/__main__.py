@@ -14,7 +14,6 @@ from pathlib import Path
 from benchmarks.convergence import acceptance, goals, run, score, table
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks/convergence.md"
-OWN = "vllm-warden"
 
 
 def main() -> int:
@@ -30,9 +29,9 @@ def main() -> int:
     found = acceptance.checks(rows, marks)
     parts = [("The simulator's own checks", table.checks_text(found))]
     parts.append(("All policies", table.rows_text(rows)))
-    mine = [one for one in marks if one.policy == OWN]
+    mine = [one for one in marks if one.policy == run.OWN]
     if mine:
-        own = next(row for row in rows if row.name == OWN)
+        own = next(row for row in rows if row.name == run.OWN)
         parts.append(("Goals", table.goals_text(goals.goals(own, mine))))
     for name in names if options.families else names[-1:]:
         of_name = [one for one in marks if one.policy == name]

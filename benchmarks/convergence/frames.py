@@ -261,13 +261,26 @@ CORE_WAITS = (
     ),
     "vllm/v1/executor/multiproc_executor.py:680:wait_for_ready:raise e from None",
 )
-CORE_RPC = (
+_RESPONSE = "vllm/v1/executor/multiproc_executor.py:357:get_response:raise RuntimeError("
+CORE_PROFILES = (
     *CORE,
     (
         "vllm/v1/engine/core.py:240:_initialize_kv_caches:available_gpu_memory = "
         "self.model_executor.determine_available_memory()"
     ),
-    "vllm/v1/executor/multiproc_executor.py:357:get_response:raise RuntimeError(",
+    _RESPONSE,
+)
+CORE_WARMS_UP = (
+    *CORE,
+    (
+        "vllm/v1/engine/core.py:269:_initialize_kv_caches:"
+        "self.model_executor.initialize_from_config(kv_cache_configs)"
+    ),
+    (
+        "vllm/v1/executor/abstract.py:116:initialize_from_config:"
+        'self.collective_rpc("compile_or_warm_up_model")'
+    ),
+    _RESPONSE,
 )
 CORE_SERVES = (
     "vllm/v1/engine/core.py:946:run_engine_core:engine_core.run_busy_loop()",

@@ -227,8 +227,10 @@ def _die(writer: Writer, scenario: Scenario, outcome: Outcome) -> None:
                 "process. See stack trace for root cause.",
             )
         else:
+            profiles = ORDER.index(wall) <= ORDER.index(Wall.DISTURBED)
+            starting = frames.CORE_PROFILES if profiles else frames.CORE_WARMS_UP
             relayed = frames.traceback(
-                frames.CORE_SERVES if serving else frames.CORE_RPC,
+                frames.CORE_SERVES if serving else starting,
                 f"RuntimeError: Worker failed with error '{short}', please check the stack trace "
                 "above for the root cause",
             )

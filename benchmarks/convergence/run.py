@@ -12,13 +12,16 @@ from benchmarks.convergence.families import FAMILIES, scenario
 from benchmarks.convergence.play import Game, play
 from benchmarks.convergence.scenario import Scenario
 from benchmarks.convergence.score import Mark, mark
+from benchmarks.convergence.warden import play_warden
 
 CHUNK = 24
+OWN = "vllm-warden"
 
 
 def policies() -> dict[str, Callable[[Scenario], Game]]:
     """Each policy as what it does with a scenario."""
-    return {name: partial(play, policy=policy) for name, policy in baselines.BASELINES.items()}
+    others = {name: partial(play, policy=policy) for name, policy in baselines.BASELINES.items()}
+    return {**others, OWN: play_warden}
 
 
 def marks_of(
