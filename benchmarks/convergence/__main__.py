@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.convergence import acceptance, goals, run, score, table
+from benchmarks.convergence.story import story
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks/convergence.md"
 
@@ -20,6 +21,9 @@ def main() -> int:
     options = _options()
     family = run.known_family(options.family) if options.family else None
     names = [*run.policies()] if options.policies is None else options.policies.split(",")
+    if options.show is not None:
+        print(story(options.seed, options.show, family, names, logs=options.logs))
+        return 0
     began, marks = time.monotonic(), []
     for chunk in run.every_mark(options.seed, options.scenarios, family, names, options.jobs):
         marks += chunk
@@ -51,6 +55,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.convergence", description=__doc__)
     parser.add_argument("--scenarios", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, metavar="ID", help="tell this one scenario instead")
+    parser.add_argument("--logs", action="store_true", help="with --show: the logs too")
     parser.add_argument("--family", help="only this family; checks are not judged then")
     parser.add_argument("--policies", help="only these, by comma")
     parser.add_argument("--families", action="store_true", help="each policy by family")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.convergence.boot import Outcome, boot
 from benchmarks.convergence.log_text import log_of
-from benchmarks.convergence.play import Game, with_defaults
+from benchmarks.convergence.play import LAUNCHES_MAX, Game, with_defaults
 from benchmarks.convergence.scenario import Scenario, Settings, Value, Wall
 from benchmarks.convergence.seen import evidence_of, model_facts, phases_of, readings_of
 from benchmarks.convergence.world import REMAINS_PID, World
@@ -115,18 +115,23 @@ class Shell:
 
 def play_warden(scenario: Scenario) -> Game:
     """From the operator's start until it has stayed up or stands still."""
+    return played(scenario).game
+
+
+def played(scenario: Scenario) -> Shell:
     shell = Shell(scenario, World(scenario), Instance(spec_of(scenario)))
     shell.tell(ev.StartRequested(0.0, "operator"))
     for _ in range(EVENTS_MAX):
         if shell.instance.state in STANDS_STILL:
             shell.game.stopped = shell.instance.reason
             break
-        if not shell.pending or shell.world.now > ENOUGH_SECONDS:
+        launched_enough = len(shell.game.attempts) > LAUNCHES_MAX
+        if not shell.pending or shell.world.now > ENOUGH_SECONDS or launched_enough:
             break
         shell.tell(heapq.heappop(shell.pending)[2])
     if not shell.game.attempts and not shell.game.stopped:
         shell.game.stopped = f"never launched: {shell.instance.reason}"
-    return shell.game
+    return shell
 
 
 def spec_of(scenario: Scenario) -> InstanceSpec:
