@@ -94,10 +94,13 @@ def test_a_pid_that_was_given_out_again_is_nobody_of_ours(
 
 def test_without_word_of_the_leader_a_stranger_is_left_alone(groups: ProcessGroups) -> None:
     """Not our child, as after a restart of the daemon."""
-    script = "import os; os.fork() and os._exit(0); os.setsid(); os.execlp('sleep', 'sleep', '600')"
-    ran = subprocess.Popen([sys.executable, "-c", script])
-    ran.wait()
-    pid = next(pid for pid in all_pids() if command_of(pid) == b"sleep\x00600\x00" and leads(pid))
+    script = (
+        "import os; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True);"
+        "os.close(1); os.execlp('sleep', 'sleep', '600')"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    pid = int(ran.stdout)
+    until(lambda: command_of(pid) == b"sleep\x00600\x00")
     try:
         group = stale(groups, pid, None)
         assert group.pids() == ()
@@ -165,19 +168,8 @@ def test_orphans_without_any_mark_are_known_only_to_who_saw_their_leader(
     until(group.is_empty)
 
 
-def all_pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-
-
 def command_of(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def leads(pid: int) -> bool:
-    try:
-        return os.getsid(pid) == pid
-    except OSError:
-        return False
