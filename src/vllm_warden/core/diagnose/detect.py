@@ -20,6 +20,7 @@ GPU_ALLOCATION = re.compile(
     r"|CUDA (?:driver )?error: out of memory|HIP error: out of memory|cudaErrorMemoryAllocation"
     r"|Triton Error \[CUDA\]: out of memory|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED"
     r"|UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY|(?:CUDA|HIP)_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory"
+    r"|OutOfMemoryError: Allocation on device|RuntimeError: NPU out of memory"
 )
 """All ways in which torch 2.6 to 2.14 and what lies below it (Triton, cuBLAS, CUDA, HIP, Intel's
 runtime) say that GPU memory could not be had."""

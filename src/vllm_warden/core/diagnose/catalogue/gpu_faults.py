@@ -101,7 +101,7 @@ SIGNATURES = (
             re.compile(
                 r"GPU is lost|GPU_IS_LOST|GPU requires reset|GPU has fallen off the bus"
                 r"|UR_RESULT_ERROR_DEVICE_LOST|Unable to determine the device handle"
-                r"|Driver/library version mismatch|NVMLError_(?:DriverNotLoaded|GpuIsLost|LibRmVersionMismatch|ResetRequired)"
+                r"|Driver/library version mismatch|NVMLError_(?:DriverNotLoaded|GpuIsLost|LibRmVersionMismatch|ResetRequired|Unknown|LibraryNotFound)|CUDA unknown error"
                 r"|(?:CUDA|HIP)(?: driver)? error: unknown error|cudaErrorECCUncorrectable|hipErrorECCNotCorrectable"
             ),
         ),

@@ -59,6 +59,7 @@ SIGNATURES = (
             re.compile(
                 r"'_OpNamespace' '\w{1,40}' object has no attribute|Could not run '_\w{1,40}::|operator \S{1,60} does not exist"
                 r"|Torch not compiled with CUDA enabled|Failed to import from vllm\._|No such operator |has no registered implementation"
+                r"|module '(?:torch|transformers|flashinfer|vllm|triton|numpy)[\w.]{0,80}' has no attribute"
             ),
         ),
         summary="vLLM's compiled part lacks an operation that its Python part calls.",
@@ -86,7 +87,7 @@ SIGNATURES = (
             "",
             re.compile(
                 r"is required for a normal functioning of this module, but found|[Pp]lease (?:upgrade|update|install)[^\n]{0,60}(?:transformers|torch|flashinfer|vllm|tokenizers|mistral)"
-                r"|requires? transformers ?[<>=]|requires the following packages that were not found|object has no attribute 'all_special_tokens_extended'"
+                r"|requires? transformers ?[<>=]|'\w{1,60}Config' object has no attribute|requires the following packages that were not found|object has no attribute 'all_special_tokens_extended'"
                 r"|flashinfer[^\n]{0,80}version[^\n]{0,40}(?:does not match|mismatch)|is not installed\. Please install|Please install \w{2,40}|pip install \S{2,80}"
             ),
         ),

@@ -80,7 +80,7 @@ SIGNATURES = (
             "",
             "",
             re.compile(
-                r"CU(?:BLAS|DNN|TENSOR|SPARSE)_STATUS_(?:NOT_SUPPORTED|INVALID_VALUE|EXECUTION_FAILED|INTERNAL_ERROR|ARCH_MISMATCH|BAD_PARAM)"
+                r"CU(?:BLAS|DNN|TENSOR|SPARSE)_STATUS_(?:NOT_SUPPORTED|INVALID_VALUE|EXECUTION_FAILED|NOT_INITIALIZED|INTERNAL_ERROR|ARCH_MISMATCH|BAD_PARAM)"
                 r"|(?:HIPBLAS|ROCBLAS|rocblas)_STATUS_\w{3,40}|[Cc]utlass[^\n]{0,120}(?:Error|error|failed|Failed)|CUTLASS[^\n]{0,80}(?:rror|ailed)"
                 r"|Error Internal\b|FlashInfer Internal Error|BatchPrefill\w{0,60} failed|BatchDecode\w{0,60} failed"
                 r"|TRTLLM|Failed to initialize the TMA descriptor|DG_HOST_ASSERT|deep_?gemm|Invalid thread config"
@@ -92,14 +92,39 @@ SIGNATURES = (
         caution="Another kernel for the same operation (backend) may take them.",
     ),
     Signature(
+        id="capture-broken",
+        failure=_KERNEL,
+        detect=Raises(
+            "",
+            "",
+            re.compile(
+                r"failed due to a previous error during capture|cudaErrorStreamCapture\w{2,20}"
+                r"|(?:not permitted|unsupported) when stream is capturing"
+            ),
+        ),
+        summary="Capturing a CUDA graph broke off.",
+        caution="Follows from any failure during the capture, above all from a lack of memory.",
+        weight=Weight.RELAYED,
+        likely=True,
+    ),
+    Signature(
+        id="graph-compiler-relayed",
+        failure=_KERNEL,
+        detect=Raises("BackendCompilerFailed", "raised:"),
+        summary="The backend of torch.compile failed.",
+        caution="Only says that it did: the exception that it names follows in the next line.",
+        weight=Weight.RELAYED,
+        likely=True,
+    ),
+    Signature(
         id="graph-compiler-failed",
         failure=_KERNEL,
         detect=Raises(
             "",
             "",
             re.compile(
-                r"^(?:torch\._(?:inductor|dynamo|functorch)[\w.]{0,80}|triton\.[\w.]{1,80}|tvm\.[\w.]{1,80}|tilelang\.[\w.]{1,80})(?:Error|Exception|Failed|Unsupported|OutOfResources|Condition|Failure)\b"
-                r"|^(?:[\w.]{0,80}\.)?(?:InductorError|BackendCompilerFailed|LoweringException|CompilationError|CompileTimeAssertionFailure|TorchRuntimeError|InternalTorchDynamoError|SubprocException)\b"
+                r"^(?:(?!torch\._dynamo\.exc\.BackendCompilerFailed)torch\._(?:inductor|dynamo|functorch)[\w.]{0,80}|triton\.[\w.]{1,80}|tvm\.[\w.]{1,80}|tilelang\.[\w.]{1,80})(?:Error|Exception|Failed|Unsupported|OutOfResources|Condition|Failure)\b"
+                r"|^(?:[\w.]{0,80}\.)?(?:InductorError|LoweringException|CompilationError|CompileTimeAssertionFailure|TorchRuntimeError|InternalTorchDynamoError|SubprocException)\b"
                 r"|PassManager::run failed|Triton Error \[(?:CUDA|HIP)\]: (?!out of memory)|Failed to compile with (?:inductor|triton)"
             ),
         ),

@@ -36,7 +36,7 @@ SIGNATURES = (
             "",
             re.compile(
                 r"404 Client Error|^(?:[\w.]{0,80}\.)?(?:Remote|Local)?EntryNotFoundError|RevisionNotFoundError"
-                r"|does not appear to have (?:a file named|files named)|No such file or directory: '[^'\n]{1,300}\.(?:json|safetensors|bin|pt|gguf|model|txt)'"
+                r"|does not appear to have (?:a file named|files named)|(?:No such file or directory|Permission denied): ['\"][^'\"\n]{1,300}\.(?:json|safetensors|bin|pt|gguf|model|txt)['\"]"
                 r"|No model weights found|Could not find [^\n]{0,60}\.safetensors|not found in path|file \S{1,200}\.gguf (?:not found|does not exist)"
             ),
         ),
@@ -93,6 +93,29 @@ SIGNATURES = (
         caution="Caches of compiled code fill the same disk.",
     ),
     Signature(
+        id="model-config-unreadable",
+        failure=_UNAVAILABLE,
+        detect=Raises("", "Expecting value: line 1 column 1 (char 0)"),
+        summary="A file that describes the model is empty or no JSON.",
+        caution="A hub or a proxy may have answered with a page of its own.",
+        phase=Phase.ARGS,
+    ),
+    Signature(
+        id="storage-failed",
+        failure=_UNAVAILABLE,
+        detect=RaisedUnder(
+            ("OSError", "SafetensorError", "RuntimeError"),
+            phases=_FETCHING,
+            pattern=re.compile(
+                r"Input/output error|Stale file handle|Transport endpoint is not connected"
+                r"|\[Errno (?:5|107|116|121)\]"
+            ),
+        ),
+        summary="The file system that holds the model failed.",
+        caution="A network file system that is just coming back looks the same.",
+        passing=True,
+    ),
+    Signature(
         id="weights-damaged",
         failure=_UNAVAILABLE,
         detect=Raises(
@@ -130,6 +153,7 @@ SIGNATURES = (
             re.compile(
                 r"quantization is (?:currently )?not supported (?:in|on|for)|quantization method [^\n]{1,80} is not supported"
                 r"|is not supported for quantization method|Cannot find the config file for"
+                r"|No compatible (?:quantization )?scheme|Unsupported (?:weight|activation) (?:strategy|quant)"
             ),
         ),
         summary="This kind of quantization does not run on this device.",
@@ -140,13 +164,12 @@ SIGNATURES = (
         failure=_UNSUPPORTED,
         detect=RaisedUnder(
             ("ValueError", "KeyError", "AssertionError", "RuntimeError", "AttributeError"),
-            functions=frozenset(
-                {"load_weights", "weight_loader", "_load_module", "default_weight_loader"}
-            ),
             phases=frozenset({Phase.LOAD}),
             pattern=re.compile(
-                r"There is no module or parameter named|Attempted to load weight|^KeyError: '[^'\n]{0,200}(?:weight|bias|proj|scale|layers|experts|blocks)"
-                r"|has no attribute 'weight_loader'|size mismatch|The size of tensor a"
+                r"There is no module or parameter named|Attempted to load weight"
+                r"|^KeyError: '[^'\n]{0,200}(?:weight|bias|proj|scale|layers|experts|blocks)"
+                r"|has no attribute 'weight_loader'|size mismatch for|The size of tensor a"
+                r"|exceeds dimension size|Some weights are not initialized"
             ),
         ),
         summary="The checkpoint's tensors are not those that this vLLM's model expects.",
@@ -161,7 +184,7 @@ SIGNATURES = (
             re.compile(
                 r"Unrecognized model in |Should have a `model_type` key|No model architectures are specified"
                 r"|Cannot find model module|does not support (?:generate|embed|pooling|the transcription) |is not a multimodal model"
-                r"|This model does not support the '?--?(?:runner|task|convert)|Unsupported (?:model|architecture)"
+                r"|This model does not support the '?--?(?:runner|task|convert)|Unsupported (?:model|GGUF|architecture)"
             ),
         ),
         summary="The model is of a type, or for a task, that this vLLM does not run.",

@@ -82,6 +82,27 @@ SIGNATURES = (
         caution="Other tools accept the same names.",
     ),
     Signature(
+        id="forked-after-cuda",
+        failure=_CONFIGURATION,
+        detect=Raises("RuntimeError", "Cannot re-initialize CUDA in forked subprocess"),
+        summary="A worker was forked from a process that had used the GPU already.",
+        caution="A plugin or a wrapper around vLLM may have touched the GPU first.",
+    ),
+    Signature(
+        id="address-refused",
+        failure=_CONFIGURATION,
+        detect=RaisedUnder(
+            ("PermissionError", "OSError", "gaierror"),
+            functions=frozenset({"create_server_socket", "setup_server", "bind", "create_server"}),
+            pattern=re.compile(
+                r"Permission denied|Cannot assign requested address|not known|Invalid argument"
+            ),
+        ),
+        summary="The host or port that was asked for cannot be listened on.",
+        caution="A port below 1024 needs a right that engines do not have.",
+        phase=Phase.ARGS,
+    ),
+    Signature(
         id="chat-template-refused",
         failure=_CONFIGURATION,
         detect=Raises("", "The supplied chat template"),

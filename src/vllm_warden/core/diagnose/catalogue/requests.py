@@ -19,6 +19,23 @@ SIGNATURES = (
         caution="A flaw of vLLM, not a lack of memory; the same batch does it again.",
         since="0.13.0",
     ),
+    Signature(
+        id="shapes-broke",
+        failure=Failure.REQUEST_TRIGGERED_CRASH,
+        detect=RaisedUnder(
+            ("RuntimeError", "IndexError"),
+            phases=_SERVING,
+            pattern=re.compile(
+                r"The size of tensor a|shape mismatch|mat1 and mat2 shapes|Sizes of tensors must match"
+                r"|shape '\[[^\]\n]{0,100}\]' is invalid|stack expects each tensor|is out of bounds for dimension"
+                r"|The expanded size of the tensor|Expected size for first two dimensions"
+            ),
+        ),
+        summary="Tensors of one step did not fit to each other.",
+        caution="Read from the phase: which request it was is not known.",
+        weight=Weight.DEATH,
+        likely=True,
+    ),
 )
 
 LAST = (
@@ -59,6 +76,26 @@ LAST = (
         ),
         summary="A step of the engine broke on what the requests of that moment asked for.",
         caution="Read from where it was raised; which request it was is not known.",
+        weight=Weight.DEATH,
+        likely=True,
+    ),
+    Signature(
+        id="engine-broke",
+        failure=Failure.REQUEST_TRIGGERED_CRASH,
+        detect=RaisedUnder(
+            (
+                "AssertionError",
+                "IndexError",
+                "KeyError",
+                "TypeError",
+                "AttributeError",
+                "ZeroDivisionError",
+                "UnboundLocalError",
+            ),
+            phases=_SERVING,
+        ),
+        summary="The engine broke on a flaw of its own while it served.",
+        caution="Read from the phase alone; what brought it about is not known.",
         weight=Weight.DEATH,
         likely=True,
     ),
