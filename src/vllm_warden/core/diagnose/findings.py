@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -47,6 +48,8 @@ _TEXT_RECORDS_BEFORE_JSON = 20
 
 _JSON_ERROR = re.compile(r'"levelname": ?"(?:ERROR|CRITICAL)"')
 
+_OF_A_ROW = 200
+"""Lines of one log that one row may find: the first decides, and a log has no end."""
 _LINES_SAVED = 4000
 _LINES_EACH = 40
 """Records of many lines share what the records before them left, so that the time for a log grows
@@ -210,6 +213,7 @@ class _Reader:
         self.tracker = PhaseTracker()
         self.tracebacks = Tracebacks()
         self.findings: list[Finding] = []
+        self.counts: Counter[str] = Counter()
         self.stopped_at: int | None = None
         self.ended_orderly = False
         self.quotes = Quotes()
@@ -283,6 +287,9 @@ class _Reader:
                 continue
             after = _is_after(line.number, self.stopped_at)
             phase = row.phase or before
+            self.counts[row.id] += 1
+            if self.counts[row.id] > _OF_A_ROW and not row.in_silence:
+                continue
             self.findings.append(
                 Finding(
                     row,

@@ -15,53 +15,56 @@ ALWAYS_TAKEN = 64
 from its first records."""
 
 _TAG = rb"(?P<tag>(?:(?:\x1b\[[\d;]{1,8}m)?\(\w{1,40} pid=\d{1,10}\)(?:\x1b\[[\d;]{1,8}m)? )?)"
-_INFO = rb"INFO \d\d-\d\d \d\d:\d\d:\d\d \[(?:[\w/]{1,60}/)?"
-_END = rb"[^\n\r]{0,8000}+\n"
-_QUOTED = rb"'[^'\\\n\r]*+(?:\\[^\n\r][^'\\\n\r]*+)*+'"
-_KINDS: dict[str, bytes] = {
-    # what uvicorn says of each request that was answered without a fault of the server
-    "access": rb"INFO:     [\da-fA-F.:\[\]]{2,60} - \"[A-Z]{3,7} [^\"\n\r]{1,4000}+\" [1-4]\d\d"
-    rb"[^\n\r\"]{0,40}+\n",
-    # an engine that makes progress, or has nothing to do
-    "rates": _INFO
-    + rb"(?:loggers|metrics)\.py:\d{1,6}\] (?:Engine \d{1,5}: )?Avg prompt throughput: "
-    + rb"[\d.]{1,20} tokens/s, Avg generation throughput: (?:(?!0\.0 )[\d.]{1,20} tokens/s,"
-    + rb"|0\.0 tokens/s, Running: 0 reqs,)"
-    + _END,
-    # a request whose prompt ends on its own line
-    "request": _INFO
-    + rb"(?:request_)?logger\.py:\d{1,6}\] (?=[^\n\r]{0,8000}\n)Received request [^\s:]{1,200}: "
-    + rb"(?:prompt: (?:None|"
-    + _QUOTED
-    + rb"), )?params: "
-    + _END,
-    "added": _INFO + rb"async_llm(?:_engine)?\.py:\d{1,6}\] Added request [^\s:]{1,200}\n",
-}
+_QUOTED = rb"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'"
+_ACCESS = rb":     [^ \"\n]{2,60}+ - \"[^\"\n]{1,4000}+\" [1-4].{0,60}+\n"
+"""What uvicorn says of each request that was answered without a fault of the server."""
+_RATES = (
+    rb"(?:loggers|metrics)\.py:\d{1,6}\] (?:Engine \d{1,5}: )?Avg prompt throughput: .{1,20}?"
+    rb" tokens/s, Avg generation throughput: (?:(?!0\.0 )|0\.0 tokens/s, Running: 0 reqs,)"
+    rb".{0,8000}+\n"
+)
+"""An engine that makes progress, or has nothing to do."""
+_REQUEST = (
+    rb"(?:request_)?logger\.py:\d{1,6}\] (?=.{0,8000}+\n)Received request [^\s:]{1,200}+: "
+    rb"(?:prompt: (?:None|" + _QUOTED + rb"), )?+params: .{0,8000}+\n"
+)
+"""A request whose prompt ends on its own line."""
+_ADDED = rb"async_llm(?:_engine)?\.py:\d{1,6}\] Added request [^\s:]{1,200}+\r?\n"
+_LINE = (rb"INFO(?:%s| .{14} \[(?:%s|%s|v1/engine/%s|entrypoints/(?:openai/)?%s))") % (
+    _ACCESS,
+    _ADDED,
+    _REQUEST,
+    _ADDED,
+    _REQUEST,
+)
+"""Written for speed: folders are spelled out, and ``.`` is the fastest way to a line's end."""
+_RATES_LINE = rb"INFO .{14} \[(?:v1/metrics/)?" + _RATES
 _STRETCH = re.compile(
     _TAG
-    + rb"(?:"
-    + rb"|".join(
-        rb"(?P<%s>%s(?:(?P=tag)%s)*+)" % (name.encode(), body, body)
-        for name, body in _KINDS.items()
-    )
-    + rb")"
+    + rb"(?:%s(?:(?P=tag)%s)*+|(?P<rates>%s(?:(?P=tag)%s)*+))"
+    % (_LINE, _LINE, _RATES_LINE, _RATES_LINE)
 )
-"""Many lines of one kind and one process at once."""
+"""Ordinary lines of one process, as many as follow each other; rates are no others' equals."""
+_FORMS = (b"INFO: ", b"INFO ")
+"""With and without a record's head: what such a line ends, another line of its form has ended."""
+_RATES_FORM = (b"INFO ",)
 _BEGINS_RUN = re.compile(rb"[^\n]{0,300}?(?:non-default args|usage: vllm)")
 
 
 class Extraordinary:
     """Fed blocks; gives their lines in order without the ordinary ones that change nothing.
 
-    Of each stretch of ordinary lines the first of every kind and process is given, and the very
-    last: an ordinary line may end what another began (a quotation, a traceback), and a second
-    one like it ends nothing more.
+    Of ordinary lines between others the first of every process and form is given, and the very
+    last, and the last with rates: such a line may end what another began (a quotation, a
+    traceback, a silence), and a further one like it changes nothing more.
     """
 
     def __init__(self) -> None:
-        self._seen: set[tuple[str | None, bytes]] = set()
+        self._seen: set[tuple[bytes, bytes, bool]] = set()
         self._taken = 0
-        self._last: Line | None = None
+        self._last: dict[bool, tuple[Block, int, int, int]] = {}
+        """The last line passed over without and with rates: its block, a place with its index,
+        where it begins."""
 
     def lines(self, block: Block) -> Iterator[Line]:
         data, at, index = block.data, 0, 0
@@ -72,39 +75,55 @@ class Extraordinary:
                 stop = data.find(b"\n", at) + 1
                 yield from self.rest()
                 self._seen.clear()
-                dropped = block.dropped_bytes if stop == end else 0
                 line = data[at : stop - 1]
                 if _BEGINS_RUN.match(line):
                     self._taken = 0
-                yield block.number(index), line, dropped
+                yield block.number(index), line, block.dropped_bytes if stop == end else 0
                 index += 1
             else:
                 stop = found.end()
-                yield from self._ordinary(block, found, index)
-                index += data.count(b"\n", at, stop)
+                places = self._places(data, found)
+                for place in places:
+                    index += data.count(b"\n", at, place)
+                    at = place
+                    yield block.number(index), data[at : data.find(b"\n", at)], 0
+                begin = data.rfind(b"\n", at, stop - 1) + 1 or at
+                is_given = bool(places) and places[-1] == begin
+                is_rates = found["rates"] is not None
+                self._last.pop(is_rates, None)
+                if not is_given:
+                    self._last[is_rates] = (block, at, begin, index)
+                if stop < end:  # counting takes time; the next block knows its first number
+                    index += data.count(b"\n", at, stop)
             at = stop
 
     def rest(self) -> Iterator[Line]:
-        """The last line that was passed over, where one was."""
-        if self._last is not None:
-            yield self._last
-            self._last = None
+        """The last lines that were passed over, where some were."""
+        lines = []
+        for block, at, begin, index in self._last.values():
+            number = block.number(index + block.data.count(b"\n", at, begin))
+            lines.append((number, block.data[begin : block.data.find(b"\n", begin)], 0))
+        self._last.clear()
+        yield from sorted(lines)
 
-    def _ordinary(self, block: Block, found: re.Match[bytes], index: int) -> Iterator[Line]:
-        data, (at, stop) = block.data, found.span()
-        key = (found.lastgroup, found["tag"])
-        while at < stop and (self._taken < ALWAYS_TAKEN or key not in self._seen):
-            self._seen.add(key)
+    def _places(self, data: bytes, found: re.Match[bytes]) -> list[int]:
+        """Where lines begin that must be given, in order."""
+        (at, stop), tag = found.span(), found["tag"]
+        places: set[int] = set()
+        while at < stop and self._taken < ALWAYS_TAKEN:
+            places.add(at)
             self._taken += 1
-            next_line = data.find(b"\n", at) + 1
-            self._last = None
-            yield block.number(index), data[at : next_line - 1], 0
-            index += 1
-            at = next_line
-        if at < stop:
-            begin = data.rfind(b"\n", at, stop - 1) + 1 or at
-            index += data.count(b"\n", at, begin)
-            self._last = (block.number(index), data[begin : stop - 1], 0)
+            at = data.find(b"\n", at) + 1
+        at = found.start()
+        is_rates = found["rates"] is not None
+        for form in _RATES_FORM if is_rates else _FORMS:
+            if (tag, form, is_rates) not in self._seen:
+                is_first = data.startswith(tag + form, at)
+                place = at if is_first else data.find(b"\n" + tag + form, at, stop) + 1
+                if is_first or place:
+                    places.add(place)
+                    self._seen.add((tag, form, is_rates))
+        return sorted(places)
 
 
 def extraordinary(blocks: Iterable[Block]) -> Iterator[Line]:

@@ -16,6 +16,8 @@ MESSAGE_LINES_LIMIT = 12
 """Lines of a multi-line exception message that are kept (NCCL and pydantic print up to ten)."""
 MESSAGE_CHARACTERS_LIMIT = 8_000
 """Characters of one exception's message that are kept; no row looks further than 3,000."""
+RAISED_LIMIT = 2000
+"""Exceptions of one log that are kept until it ends."""
 CHAIN_LIMIT = 8
 """Exceptions of one chain that are kept: the first ones, where the root is, and the last."""
 
@@ -177,14 +179,15 @@ class Tracebacks:
         for current in self._open.values():
             self._close(current)
         self._open.clear()
-        seen: set[tuple[str, int | None, str]] = set()
-        raised = []
-        for one in sorted(self._done, key=lambda item: item.line):
-            mark = (one.process, one.rank, one.text[:300])
-            if mark not in seen:
-                seen.add(mark)
-                raised.append(one)
-        return raised
+        return _without_repeats(self._done)
+
+    def _keep(self, raised: Raised) -> None:
+        """A server may refuse requests for weeks: of very many exceptions the middle goes."""
+        self._done.append(raised)
+        if len(self._done) > RAISED_LIMIT:
+            done = _without_repeats(self._done)
+            half = RAISED_LIMIT // 4
+            self._done = done if len(done) <= 2 * half else [*done[:half], *done[-half:]]
 
     def _start(
         self,
@@ -275,8 +278,8 @@ class Tracebacks:
         in_engine = any(one.in_engine for one in chain)
         for one in chain:
             if one.kind is not None:
-                self._done.append(_raised(one, functions, in_engine, "\n".join(texts)))
-        if not texts and functions:
+                self._keep(_raised(one, functions, in_engine, "\n".join(texts)))
+        if not texts and functions and len(self.cut) < RAISED_LIMIT:
             self.cut.append(_raised(last, functions, in_engine, ""))
 
 
@@ -284,6 +287,18 @@ def _ends_message(message: str) -> bool:
     """Whether another exception begins. NCCL and NIXL write theirs in lower case, and within."""
     found = exception_of(message)
     return found is not None and found["type"].rpartition(".")[2][:1].isupper()
+
+
+def _without_repeats(done: list[Raised]) -> list[Raised]:
+    """In the order of their lines, what a process raised again left out."""
+    seen: set[tuple[str, int | None, str]] = set()
+    raised = []
+    for one in sorted(done, key=lambda item: item.line):
+        mark = (one.process, one.rank, one.text[:300])
+        if mark not in seen:
+            seen.add(mark)
+            raised.append(one)
+    return raised
 
 
 def _same_record(current: _Open, line: LogLine) -> bool:
