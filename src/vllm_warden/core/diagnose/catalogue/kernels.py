@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vllm_warden.core.diagnose.detect import Prints, Raises
+from vllm_warden.core.diagnose.detect import Prints, RaisedUnder, Raises
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.model import Failure
 
@@ -76,10 +76,9 @@ SIGNATURES = (
     Signature(
         id="kernel-refused-input",
         failure=_KERNEL,
-        detect=Raises(
-            "",
-            "",
-            re.compile(
+        detect=RaisedUnder(
+            ("RuntimeError", "AcceleratorError", "AssertionError"),
+            pattern=re.compile(
                 r"CU(?:BLAS|DNN|TENSOR|SPARSE)_STATUS_(?:NOT_SUPPORTED|INVALID_VALUE|EXECUTION_FAILED|NOT_INITIALIZED|INTERNAL_ERROR|ARCH_MISMATCH|BAD_PARAM)"
                 r"|(?:HIPBLAS|ROCBLAS|rocblas)_STATUS_\w{3,40}|[Cc]utlass[^\n]{0,120}(?:Error|error|failed|Failed)|CUTLASS[^\n]{0,80}(?:rror|ailed)"
                 r"|Error Internal\b|FlashInfer Internal Error|BatchPrefill\w{0,60} failed|BatchDecode\w{0,60} failed"
