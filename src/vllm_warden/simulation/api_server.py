@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from vllm_warden.simulation import frames
 from vllm_warden.simulation.engine_core import core_main
+from vllm_warden.simulation.era import current
 from vllm_warden.simulation.http import Counters, Request, answer
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.plan import Plan
@@ -195,7 +196,7 @@ class Server:
         self.dead = True
         self.log.error_line(
             "core_client.py:605",
-            "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.",
+            f"Engine core proc {current().core_name} died unexpectedly, shutting down client.",
         )
         self._say_engine_dead()
 

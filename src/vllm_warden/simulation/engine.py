@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vllm_warden.simulation import flags, frames, texts
+from vllm_warden.simulation import flags, frames
 from vllm_warden.simulation.api_server import Server
+from vllm_warden.simulation.era import current
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.plan import ConfigurationRefused, Plan, make_plan
 
@@ -30,10 +31,14 @@ BANNER = (
 def main(words: Sequence[str] | None = None) -> int:
     """Exit status as vLLM's: 2 usage, 1 a failed start, 0 stopped or died while serving."""
     args = flags.parse(sys.argv[1:] if words is None else words)
-    log = Log("APIServer")
+    era = current()
+    log = Log(era.api_tag)
     model = str(args.model or args.model_tag or "Qwen/Qwen3-0.6B")
-    for line in BANNER:
-        log.info_line("utils.py:325", line.format(version=texts.VERSION, model=model))
+    if era.has_banner:
+        for line in BANNER:
+            log.info_line("utils.py:325", line.format(version=era.version, model=model))
+    else:
+        log.info_line("api_server.py:1395", f"vLLM API server version {era.version}")
     log.info_line("utils.py:261", f"non-default args: {given(args)}")
     bound = bind(args, log)
     if bound is None:

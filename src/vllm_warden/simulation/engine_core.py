@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from vllm_warden.simulation import frames, physics, texts
+from vllm_warden.simulation.era import current
 from vllm_warden.simulation.executor import (
     Executor,
     StageFailed,
@@ -19,6 +20,7 @@ from vllm_warden.simulation.executor import (
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.physics import KvPlan, ModelLenTooLong, NoCacheBlocks
 from vllm_warden.simulation.plan import Plan
+from vllm_warden.simulation.stacks import stacks
 from vllm_warden.simulation.title import set_title
 from vllm_warden.simulation.wire import Wire, number
 
@@ -29,7 +31,7 @@ WORKER_GRACE_SECONDS = 4.0
 def core_main(plan: Plan, front: Wire) -> NoReturn:
     """Never returns; exit status 1 after a failed start, as multiprocessing gives it."""
     set_title("VLLM::EngineCore")
-    log = Log("EngineCore_DP0")
+    log = Log(current().core_tag)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = 70
     try:
@@ -71,7 +73,7 @@ class _Core:
             f"Maximum concurrency for {length:,} tokens per request: {cache.tokens / length:.2f}x",
         )
         self.executor.run("initialize_from_config", cache.blocks)
-        for step in (0, 1):
+        for step in (0, 1, 2):
             self.executor.run("compile_or_warm_up_model", step)
         seconds = (time.monotonic() - (profiled if plan.gpus else begun)) * plan.pace.speed
         self.log.info_line(
@@ -90,7 +92,7 @@ class _Core:
             text = texts.no_cache_blocks()
         except ModelLenTooLong as error:
             text = texts.model_len_too_long(error, knobs.max_model_len)
-        rows = (*frames.CORE_START, *frames.CORE_PLAN_KV)
+        rows = (*frames.CORE_START, *stacks().plan_kv)
         raise StageFailed(frames.traceback(rows, f"ValueError: {text}"))
 
     def _lines(self, error: StageFailed | WorkerDied) -> list[str]:
@@ -110,7 +112,7 @@ class _Core:
         self.executor.stop(self.plan.pace.grace(WORKER_GRACE_SECONDS))
         time.sleep(self.plan.pace.grace(1.5))
         raw = frames.traceback(frames.CORE_PROCESS, "")[1:]
-        self.log.plain("Process EngineCore_DP0:", lines[0], *raw, *lines[1:])
+        self.log.plain(f"Process {current().core_name}:", lines[0], *raw, *lines[1:])
         return 1
 
     def _serve(self) -> int:
@@ -149,13 +151,14 @@ class _Core:
         self.front.send(dead="fatal")
         self.executor.stop(grace)
         raw = frames.traceback(frames.CORE_PROCESS, "")[1:]
-        self.log.plain("Process EngineCore_DP0:", error.lines[0], *raw, *error.lines[1:])
+        self.log.plain(f"Process {current().core_name}:", error.lines[0], *raw, *error.lines[1:])
         return 1
 
     def _say_died(self, error: WorkerDied) -> None:
+        code = " (exit code: None)" if current().tells_exit_code else ""
         self.log.error_line(
             "multiproc_executor.py:246",
-            f"Worker proc VllmWorker-{error.rank} died unexpectedly, shutting down executor.",
+            f"Worker proc VllmWorker-{error.rank} died unexpectedly{code}, shutting down executor.",
         )
 
     def _terminated(self, _number: int, _frame: object) -> NoReturn:
@@ -169,7 +172,7 @@ def engine_line(plan: Plan) -> str:
     knobs = plan.knobs
     device = "cuda" if plan.gpus else "cpu"
     return (
-        f"Initializing a V1 LLM engine (v{texts.VERSION}) with config: model='{plan.model}', "
+        f"Initializing a V1 LLM engine (v{current().version}) with config: model='{plan.model}', "
         f"speculative_config=None, tokenizer='{plan.model}', skip_tokenizer_init=False, "
         "tokenizer_mode=auto, revision=None, dtype=torch.bfloat16, "
         f"max_seq_len={knobs.max_model_len}, load_format=auto, "

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from vllm_warden.simulation import frames
+from vllm_warden.simulation.era import current
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.plan import Plan
 from vllm_warden.simulation.rank import Rank, RankFailed
@@ -147,7 +148,8 @@ def worker_main(plan: Plan, rank: int, core: Wire) -> NoReturn:
     if plan.knobs.expert_parallel:
         name = f"{name}_EP{rank}"
     set_title(f"VLLM::Worker_{name}")
-    log = Log()
+    tag = current().worker_tag.format(name=name, rank=rank)
+    log = Log(tag if current().tagged_from_start else "")
     worker = Rank(plan, rank, log)
 
     def terminated(_number: int, _frame: object) -> NoReturn:
@@ -156,7 +158,7 @@ def worker_main(plan: Plan, rank: int, core: Wire) -> NoReturn:
 
     signal.signal(signal.SIGTERM, terminated)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _guard(lambda: _work(worker, core, f"Worker_{name}"))
+    _guard(lambda: _work(worker, core, tag))
 
 
 def _work(worker: Rank, core: Wire, process: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes log lines in the grammar of vLLM 0.15: process prefix, level, time, place."""
+"""Writes log lines in the grammar of vLLM's era: process prefix, level, time, place."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from vllm_warden.simulation.era import current
+
 _LEVEL_COLOURS = {"INFO": "32", "WARNING": "33", "ERROR": "31"}
 
 
@@ -15,8 +17,8 @@ _LEVEL_COLOURS = {"INFO": "32", "WARNING": "33", "ERROR": "31"}
 class Log:
     """Writes to stdout (vLLM's logger) and stderr (raw tracebacks, uvicorn, progress bars).
 
-    ``process`` is empty until the process has a prefix: workers get theirs after init_device.
-    Colour is on unless NO_COLOR is set, terminal or not, as it was from 0.12 to 0.15.
+    ``process`` is empty while the process has no prefix. From 0.12 to 0.15 colour is on unless
+    NO_COLOR is set, terminal or not.
     """
 
     process: str = ""
@@ -47,7 +49,7 @@ class Log:
 
     def _record(self, level: str, place: str, lines: Iterable[str]) -> None:
         stamp = time.strftime("%m-%d %H:%M:%S")
-        if self.colour:
+        if self.colour and current().colours_levels:
             level_text = f"\x1b[{_LEVEL_COLOURS[level]}m{level}\x1b[0m"
             head = f"{level_text} \x1b[90m{stamp}\x1b[0m \x1b[90m[{place}]\x1b[0m "
         else:
@@ -60,7 +62,10 @@ class Log:
         if not self.process:
             return ""
         text = f"({self.process} pid={os.getpid()})"
-        return f"\x1b[0;36m{text}\x1b[0;0m " if self.colour else f"{text} "
+        era = current()
+        if era.tag_colour and (self.colour or not era.heeds_no_color):
+            return f"\x1b[{era.tag_colour}m{text}\x1b[0;0m "
+        return f"{text} "
 
     @staticmethod
     def _write(stream: object, text: str) -> None:

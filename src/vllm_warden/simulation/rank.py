@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from vllm_warden.simulation import frames, physics, texts
+from vllm_warden.simulation.era import Era, current
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.physics import Memory, MemoryTaken, OutOfMemory
 from vllm_warden.simulation.plan import Plan
+from vllm_warden.simulation.stacks import stacks
 
 SHARD_BYTES = 1_840_000_000
 LOAD_BYTES_PER_SECOND = 1_280_000_000
@@ -48,6 +50,7 @@ class Rank:
     log: Log
     memory: Memory = field(default_factory=lambda: Memory(0))
     load_seconds: float = 0
+    era: Era = field(default_factory=current)
 
     def run(self, stage: str, argument: int) -> int:
         """Run a stage by the name that vLLM gives it. Raises RankFailed."""
@@ -79,7 +82,7 @@ class Rank:
                 self._hold(physics.init_device(fresh, knobs))
             except MemoryTaken as error:
                 text = texts.memory_taken(error, self.number, knobs.gpu_memory_utilization)
-                raise RankFailed(frames.INIT_DEVICE, "ValueError", text) from error
+                raise RankFailed(stacks().init_device, "ValueError", text) from error
         if self.number == 0 or world > 1:
             self.log.info_line(
                 "parallel_state.py:1423",
@@ -91,7 +94,7 @@ class Rank:
 
     def load_model(self, _: int) -> int:
         begun = time.monotonic()
-        if self.number == 0:
+        if self._speaks():
             self.log.info_line(
                 "gpu_model_runner.py:4033", f"Starting to load model {self.plan.model}..."
             )
@@ -101,11 +104,11 @@ class Rank:
                 self._load_layers()
             except OutOfMemory as error:
                 text = self._out_of_memory(error)
-                self.log.error_line("gpu_model_runner.py:4128", texts.load_failed(text))
-                rows = (*frames.LOAD_MODEL, *frames.CREATE_WEIGHTS)
-                raise RankFailed(rows, "torch.OutOfMemoryError", text) from error
+                if self.era.advises_on_load:
+                    self.log.error_line("gpu_model_runner.py:4128", texts.load_failed(text))
+                raise self._failed(stacks().create_weights, error) from error
         self.load_seconds = (time.monotonic() - begun) * self.plan.pace.speed
-        if self.number == 0:
+        if self._speaks():
             seconds = f"{self.load_seconds:.2f}"
             self.log.info_line("default_loader.py:291", f"Loading weights took {seconds} seconds")
             size = texts.gib(self.memory.allocated_bytes)
@@ -133,7 +136,7 @@ class Rank:
         if self.number == 0 and not knobs.enforce_eager:
             self.log.info_line("monitor.py:34", "torch.compile takes 41.87 s in total")
         available = physics.available_kv_bytes(self.memory, knobs, peak)
-        if self.number == 0 and knobs.kv_cache_memory_bytes is None:
+        if self._speaks() and knobs.kv_cache_memory_bytes is None:
             self.log.info_line(
                 "gpu_worker.py:356", f"Available KV cache memory: {texts.gib(available)} GiB"
             )
@@ -150,30 +153,36 @@ class Rank:
             grown = physics.allocate_kv(self.memory, cache, plan.shape, plan.knobs)
         except OutOfMemory as error:
             self._hold(error.memory)
-            raise self._failed(frames.ALLOCATE_KV, error) from error
+            raise self._failed(stacks().allocate_kv, error) from error
         self._hold(grown)
         plan.pace.sleep(15)
         return 0
 
     def compile_or_warm_up_model(self, step: int) -> int:
-        """Step 0: kernels and graphs; step 1: the sampler.
+        """Step 0: kernels; step 1 and 2: graphs and the sampler, in the order of the era.
 
-        Real ranks meet in collectives between the two; here the engine core asks twice.
+        Real ranks meet in collectives between them; here the engine core asks for each.
         """
         if not self.plan.gpus:
             return 0
-        if step:
-            self._warm_up_sampler()
-            return 0
+        if step == 0:
+            self._warm_up_kernels()
+        elif self.era.sampler_first == (step == 1):
+            if not (self.era.sampler_first and self.plan.knobs.enforce_eager):
+                self._warm_up_sampler()
+        elif not self.plan.knobs.enforce_eager:
+            self._capture()
+        return 0
+
+    def _warm_up_kernels(self) -> None:
+        if not self.era.has_kernel_warmup:
+            return
         self.plan.pace.sleep(18)
         self._now(self.memory)
         try:
             self._hold(physics.warm_up_kernels(self.memory))
         except OutOfMemory as error:
-            raise self._failed(frames.KERNELS, error) from error
-        if not self.plan.knobs.enforce_eager:
-            self._capture()
-        return 0
+            raise self._failed(stacks().kernels, error) from error
 
     def execute_model(self, tokens: int) -> int:
         if self.plan.gpus:
@@ -181,7 +190,7 @@ class Rank:
             try:
                 physics.run_batch(self.memory, self.plan.shape, self.plan.knobs, tokens)
             except OutOfMemory as error:
-                raise self._failed(frames.EXECUTE_MODEL, error) from error
+                raise self._failed(stacks().execute_model, error) from error
         return 0
 
     def _check_layout(self) -> None:
@@ -221,7 +230,7 @@ class Rank:
                 if self.number == 0:
                     self.log.bar(capture_text(done, sizes), first=done == 1, last=done == sizes)
         except OutOfMemory as error:
-            raise self._failed(frames.CAPTURE, error) from error
+            raise self._failed(stacks().capture, error) from error
         if self.number == 0:
             seconds = (time.monotonic() - begun) * plan.pace.speed
             took = (self.memory.held_bytes - before) / (1 << 30)
@@ -238,7 +247,8 @@ class Rank:
         except OutOfMemory as error:
             self._hold(error.memory)
             plan.pace.sleep(12)
-            raise self._sampler_failure(frames.WARMUP_SAMPLER, error) from error
+            rows = stacks().warmup_sampler, stacks().warmup_logits
+            raise self._sampler_failure(*rows, error) from error
         self._hold(peak)
         plan.pace.sleep(12)
         # The allocator keeps the segments, so the driver shows the peak from now on; inside the
@@ -247,20 +257,27 @@ class Rank:
 
     def _profile_failure(self, error: OutOfMemory) -> RankFailed:
         if error.site == "sampler":
-            return self._sampler_failure(frames.PROFILE_SAMPLER, error)
-        return self._failed(frames.PROFILE_FORWARD, error)
+            rows = stacks().profile_sampler, stacks().profile_logits
+            return self._sampler_failure(*rows, error)
+        return self._failed(stacks().profile_forward, error)
 
-    def _sampler_failure(self, outer: tuple[str, ...], error: OutOfMemory) -> RankFailed:
-        text = self._out_of_memory(error)
+    def _sampler_failure(
+        self, outer: tuple[str, ...], logits: tuple[str, ...], error: OutOfMemory
+    ) -> RankFailed:
         requests = physics.dummy_requests(self.plan.knobs)
         first = physics.SAMPLER_BYTES_PER_ENTRY[0] * requests * self.plan.shape.vocab_size
         if error.tried_bytes == physics.round_segment(first):
             # compute_logits stands outside vLLM's try block: no friendly text then.
-            rows = (*outer, *frames.SAMPLER_LOGITS)
-            return RankFailed(rows, "torch.OutOfMemoryError", text)
-        cause = (frames.SAMPLER_SORT, f"torch.OutOfMemoryError: {text}")
-        rows = (*outer, *frames.SAMPLER_RAISES)
+            return self._failed(logits, error)
+        if not self.era.advises_on_sampler:
+            return self._failed((*outer, *stacks().sampler_sort), error)
+        cause = (stacks().sampler_sort, f"torch.OutOfMemoryError: {self._out_of_memory(error)}")
+        rows = (*outer, *stacks().sampler_raises)
         return RankFailed(rows, "RuntimeError", texts.sampler_failed(requests), cause)
+
+    def _speaks(self) -> bool:
+        """Whether this rank logs what all ranks have in common."""
+        return self.number == 0 or self.era.every_rank_speaks
 
     def _failed(self, rows: tuple[str, ...], error: OutOfMemory) -> RankFailed:
         return RankFailed(rows, "torch.OutOfMemoryError", self._out_of_memory(error))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vllm_warden.simulation import texts
+from vllm_warden.simulation.era import current
 from vllm_warden.simulation.http import (
     Counters,
     Request,
@@ -50,7 +50,7 @@ class Routes:
         return {
             "/health": health,
             "/ping": health,
-            "/version": lambda: json_response(200, {"version": texts.VERSION}),
+            "/version": lambda: json_response(200, {"version": current().version}),
             "/load": lambda: json_response(200, {"server_load": 0}),
             "/metrics": self._metrics,
         }

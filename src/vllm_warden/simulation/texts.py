@@ -1,10 +1,10 @@
-"""Holds the error texts of vLLM 0.15.1 and torch, filled with the simulation's numbers."""
+"""Holds the error texts of vLLM and torch by era, filled with the simulation's numbers."""
 
 from __future__ import annotations
 
+from vllm_warden.simulation.era import current
 from vllm_warden.simulation.physics import MemoryTaken, ModelLenTooLong, OutOfMemory
 
-VERSION = "0.15.1"
 MORE_TIPS = "https://docs.vllm.ai/en/latest/configuration/conserving_memory/"
 
 
@@ -20,7 +20,9 @@ def torch_size(size_bytes: int) -> str:
 
 
 def gib(size_bytes: int) -> str:
-    """GiB as vLLM prints them since 0.14: rounded to two places, as a Python float."""
+    """GiB as vLLM prints them: since 0.14 as a rounded Python float, before with two places."""
+    if current().version == "0.9.2":
+        return f"{size_bytes / (1 << 30):.2f}"
     return str(round(size_bytes / (1 << 30), 2))
 
 
@@ -42,10 +44,24 @@ def torch_out_of_memory(error: OutOfMemory, gpu: int, others: dict[int, int]) ->
         f"memory in use. Of the allocated memory {torch_size(memory.allocated_bytes)} is "
         f"allocated by PyTorch,{private} and {torch_size(memory.unallocated_bytes)} is reserved "
         "by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
-        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation "
-        "for Memory Management  "
-        "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+        f"{_ALLOCATOR.get(current().version, _ALLOCATOR_OF_2_10)}"
     )
+
+
+_SEE = (
+    "=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  "
+)
+_PAGES = "https://pytorch.org/docs/stable/notes/cuda.html#environment-variables"
+_NEW_PAGES = (
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html"
+    "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
+)
+_ALLOCATOR_OF_2_10 = f"PYTORCH_ALLOC_CONF{_SEE}({_PAGES})"
+_ALLOCATOR = {
+    "0.9.2": f"PYTORCH_CUDA_ALLOC_CONF{_SEE}({_PAGES})",
+    "0.32.0": f"PYTORCH_CUDA_ALLOC_CONF{_SEE}({_NEW_PAGES})",
+}
+"""The end of torch's text: each of torch 2.6, 2.10 and 2.11 names the variable in its own way."""
 
 
 def load_failed(original: str) -> str:
@@ -66,8 +82,9 @@ def sampler_failed(requests: int) -> str:
 
 def memory_taken(error: MemoryTaken, gpu: int, utilization: float) -> str:
     memory = error.memory
+    device = "" if current().version == "0.9.2" else f" cuda:{gpu}"
     return (
-        f"Free memory on device cuda:{gpu} ({gib(memory.free_bytes)}/{gib(memory.total_bytes)} "
+        f"Free memory on device{device} ({gib(memory.free_bytes)}/{gib(memory.total_bytes)} "
         f"GiB) on startup is less than desired GPU memory utilization ({utilization}, "
         f"{gib(error.requested_bytes)} GiB). Decrease GPU memory utilization or reduce GPU "
         "memory used by other processes."
@@ -75,10 +92,17 @@ def memory_taken(error: MemoryTaken, gpu: int, utilization: float) -> str:
 
 
 def no_cache_blocks() -> str:
-    return (
-        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
-        f"initializing the engine. See {MORE_TIPS} for more details."
-    )
+    too_small = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"
+    also = ""
+    if current().version == "0.32.0":
+        also = (
+            " (this flag also controls CPU memory reservation on the CPU backend, despite its name)"
+        )
+    return f"{too_small} when initializing the engine{also}.{_more_details()}"
+
+
+def _more_details() -> str:
+    return "" if current().version == "0.9.2" else f" See {MORE_TIPS} for more details."
 
 
 def model_len_too_long(error: ModelLenTooLong, max_model_len: int) -> str:
@@ -88,10 +112,13 @@ def model_len_too_long(error: ModelLenTooLong, max_model_len: int) -> str:
             " Based on the available memory, the estimated maximum model length is "
             f"{error.estimate_tokens}."
         )
+    is_new = current().version == "0.32.0"
+    also = " (which also controls CPU memory on the CPU backend)" if is_new else ""
     return (
-        f"To serve at least one request with the models's max seq len ({max_model_len}), "
+        f"To serve at least one request with the model{'' if is_new else 's'}'s max seq len "
+        f"({max_model_len}), "
         f"({gib(error.needed_bytes)} GiB KV cache is needed, which is larger than the available "
         f"KV cache memory ({gib(error.available_bytes)} GiB).{estimate} Try increasing "
-        "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine. "
-        f"See {MORE_TIPS} for more details."
+        f"`gpu_memory_utilization`{also} or decreasing `max_model_len` when initializing the "
+        f"engine.{_more_details()}"
     )
