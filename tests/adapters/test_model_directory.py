@@ -1,0 +1,153 @@
+"""Reading model directories as they are found: whole, partial, opaque, odd."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.core.plan.memory_model.models_read import directory_of
+from vllm_warden.adapters.model_directory.read import read_model_directory
+from vllm_warden.core.plan.memory_model.checkpoint import WeightSource
+
+CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 1}
+
+
+def shard(path: Path, header: object, data_bytes: int = 64) -> None:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(data_bytes))
+
+
+def tensor(*shape: int) -> dict[str, object]:
+    return {"dtype": "BF16", "shape": list(shape), "data_offsets": [0, 64]}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+def test_headers_win_over_the_index(directory):
+    shard(directory / "model.safetensors", {"a.weight": tensor(4, 8)})
+    index = {"metadata": {"total_size": 999}, "weight_map": {"a.weight": "model.safetensors"}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    checkpoint = read_model_directory(directory).checkpoint
+
+    assert (checkpoint.source, checkpoint.total_bytes) == (WeightSource.HEADERS, 64)
+
+
+def test_a_header_written_with_spaces_counts_the_same(directory):
+    header = {"__metadata__": {"note": 'tricky "},{" text'}, "a.weight": tensor(4, 8)}
+    shard(directory / "model.safetensors", json.dumps(header, indent=3).encode())
+
+    assert read_model_directory(directory).checkpoint.total_bytes == 64
+
+
+def test_experts_of_all_shards_are_counted(directory):
+    for number in range(2):
+        name = f"model.layers.0.mlp.experts.{number}.w1.weight"
+        shard(directory / f"model-0000{number + 1}-of-00002.safetensors", {name: tensor(4, 8)})
+
+    (group,) = read_model_directory(directory).checkpoint.groups
+
+    assert (group.name, group.count, group.layers) == (
+        "model.layers.#.mlp.experts.#.w1.weight",
+        2,
+        (0,),
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
+        b"",
+        b"\xff" * 40,
+        struct.pack("<Q", 1 << 60) + b"{}",
+        struct.pack("<Q", 40) + b'{"a": 1}',
+    ],
+    ids=["pointer", "empty", "noise", "huge", "cut off"],
+)
+def test_an_unreadable_shard_leaves_the_size_to_the_index(directory, content):
+    (directory / "model-00001-of-00001.safetensors").write_bytes(content)
+    index = {"metadata": {"total_size": 999}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    files = read_model_directory(directory)
+
+    assert (files.checkpoint.source, files.checkpoint.total_bytes) == (WeightSource.INDEX, 999)
+    assert "cannot read the header of model-00001-of-00001.safetensors" in files.problems[0]
+
+
+def test_missing_shards_leave_the_size_to_the_index(directory):
+    shard(directory / "model-00001-of-00002.safetensors", {"a.weight": tensor(4, 8)})
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    index = {"metadata": {"total_size": 999}, "weight_map": dict(zip("ab", names, strict=True))}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    files = read_model_directory(directory)
+
+    assert files.checkpoint.source is WeightSource.INDEX
+    assert files.problems == ("1 of the 2 shards of the index are missing",)
+
+
+def test_without_headers_and_index_the_files_are_weighed(directory):
+    (directory / "pytorch_model.bin").write_bytes(bytes(123))
+
+    checkpoint = read_model_directory(directory).checkpoint
+
+    assert (checkpoint.source, checkpoint.total_bytes) == (WeightSource.FILES, 123)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "config.json is not JSON"),
+        ("[" * 100_000, "config.json is not JSON"),
+        ("[1]", "config.json is no JSON object"),
+        (None, "there is no config.json"),
+    ],
+)
+def test_an_odd_config_is_named(directory, text, problem):
+    (directory / "config.json").unlink()
+    if text is not None:
+        (directory / "config.json").write_text(text)
+
+    files = read_model_directory(directory)
+
+    assert files.config == {}
+    assert problem in files.problems
+
+
+def test_a_pipe_for_a_shard_does_not_hang(directory):
+    os.mkfifo(directory / "model.safetensors")
+
+    files = read_model_directory(directory)
+
+    assert "not a regular file" in files.problems[0]
+
+
+def test_a_second_format_of_the_same_weights_is_not_counted(directory):
+    shard(directory / "model.safetensors", {"a.weight": tensor(4, 8)})
+    shard(directory / "consolidated.safetensors", {"a.weight": tensor(4, 8)})
+
+    assert read_model_directory(directory).checkpoint.total_bytes == 64
+
+
+def test_the_headers_of_125_shards_are_read_in_a_moment():
+    """0.3 s of processor time at most for what has 95,000 tensors; the clock is not ours alone."""
+    directory = directory_of("minimax-m2.5")
+    spent = []
+    for _ in range(3):
+        before = time.process_time()
+        checkpoint = read_model_directory(directory).checkpoint
+        spent.append(time.process_time() - before)
+
+    assert checkpoint.files == 125
+    assert min(spent) < 0.3
