@@ -1,15 +1,15 @@
 """The labelled logs of vLLM 0.32.0 on a CPU, alone and with what else was known of each exit.
 
 A file's head (``#`` lines) says how it was made, and its first column is the second of each line;
-the engine printed neither. A label holds what is known with the exit status and the counters;
-``log_alone`` says what the text alone can tell where that is less (null: nothing), and ``phases``
-lists the phases that count as right where orphans log on after their parent's death.
+the engine printed neither, and both are taken off as from anybody's log. A label holds what is
+known with the exit status and the counters; ``log_alone`` says what the text alone can tell where
+that is less (null: nothing), and ``phases`` lists the phases that count as right where orphans log
+on after their parent's death.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from tests.core.diagnose.sample_files import CORPUS
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.envelopes.undo import undone
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 
 FOLDER = CORPUS / "cpu"
@@ -26,14 +27,16 @@ LABELS: list[dict[str, Any]] = [
 ]
 ALONE = [label for label in LABELS if label.get("log_alone", "told") is not None]
 FAILED = [label for label in LABELS if label["failure"] != "none"]
-_SECONDS = re.compile(r" *\d+\.\d\d ")
 
 
 def _log(label: dict[str, Any]) -> Evidence:
-    text = (FOLDER / f"{label['id']}.log").read_text(encoding="utf-8", errors="replace")
-    lines = [line for line in text.split("\n") if not line.startswith("#")]
-    bare = (_SECONDS.sub("", line, count=1) for line in lines)
-    return Evidence(tuple(LogRecord(number, line) for number, line in enumerate(bare, 1)))
+    data = (FOLDER / f"{label['id']}.log").read_bytes()
+    lines = [
+        (block.number(index), line.decode("utf-8", "replace"))
+        for block in undone([data])
+        for index, line in enumerate(block.lines())
+    ]
+    return Evidence(tuple(LogRecord(number, line) for number, line in lines))
 
 
 def _verdict(found: Diagnosis) -> tuple[str, str | None, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 from typing import Protocol
 
 from vllm_warden.core.diagnose.envelopes.block import Block, blocks
@@ -82,13 +83,18 @@ def envelopes_of(lines: list[bytes]) -> list[Envelope]:
 
 
 def _outermost(lines: list[bytes]) -> Envelope | None:
-    filled = [line[:_SHAPE_BYTES] for line in lines if line.strip()]
+    filled = [line[:_SHAPE_BYTES] for line in _below_the_comment(lines) if line.strip()]
     if not filled:
         return None
     for kind in (Export, Verbose, PrettyJson):
         if kind.begins(filled):
             return kind()
     return _around_each_line(lines, filled)
+
+
+def _below_the_comment(lines: list[bytes]) -> list[bytes]:
+    """Without what a person or a script noted on top of the log."""
+    return list(dropwhile(lambda line: line.startswith(b"#"), lines))
 
 
 def _around_each_line(lines: list[bytes], filled: list[bytes]) -> Envelope | None:
