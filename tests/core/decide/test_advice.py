@@ -8,7 +8,7 @@ from vllm_warden.core.decide.advice import advise
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
-from vllm_warden.core.model import GIB, Failure, Phase, Settings, Site
+from vllm_warden.core.model import GIB, Confidence, Failure, Phase, Settings, Site
 
 
 def advice(diagnosis: Diagnosis, **settings: float | str) -> Decision:
@@ -20,9 +20,7 @@ def changes(decision: Decision) -> dict[str, object]:
 
 
 def small(**figures: float) -> Diagnosis:
-    return Diagnosis(
-        Failure.KV_CACHE_TOO_SMALL, Phase.KV_PLAN, Site.KV_CACHE, "x", figures=figures
-    )
+    return Diagnosis(Failure.KV_CACHE_TOO_SMALL, Phase.KV_PLAN, Site.KV_CACHE, "x", figures=figures)
 
 
 def test_the_length_that_vllm_says_fits_is_the_advice_with_or_without_a_setting() -> None:
@@ -100,3 +98,18 @@ def test_a_cpu_engine_s_budget_is_its_fixed_size_where_the_version_takes_it_so(
 def test_settings_are_read_whatever_the_engine_printed_among_them() -> None:
     settings: Settings = {"gpu_memory_utilization": 0.9}
     assert advise(small(), Evidence((), settings=settings)).remedy is Remedy.RELAUNCH_WITH
+
+
+def test_a_sampler_that_may_have_died_before_or_after_the_kv_cache_gets_what_helps_in_both() -> (
+    None
+):
+    diagnosis = Diagnosis(
+        Failure.GPU_OUT_OF_MEMORY,
+        Phase.WARMUP,
+        Site.SAMPLER,
+        "x",
+        Confidence.LIKELY,
+        figures={"dummy_requests": 1024},
+    )
+    decision = advice(diagnosis, gpu_memory_utilization=0.9, max_num_seqs=1024)
+    assert changes(decision) == {"gpu_memory_utilization": 0.85, "max_num_seqs": 256}

@@ -240,3 +240,28 @@ def test_what_the_engine_records_outranks_bare_last_words() -> None:
         *BARE,
     )
     assert (found.failure, found.overheard) == (Failure.ILLEGAL_MEMORY_ACCESS, False)
+
+
+SAMPLER = (
+    CORE + "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy "
+    "requests. Please try lowering `max_num_seqs`"
+)
+FAILED_START = "RuntimeError: Engine core initialization failed. See root cause above."
+
+
+def test_where_only_the_words_of_the_sampler_are_left_the_phase_is_a_guess() -> None:
+    alone = of(SAMPLER)
+    placed = of(CORE + "  " + frame("compile_or_warm_up_model"), SAMPLER)
+    assert (alone.phase, alone.confidence) == (Phase.WARMUP, Confidence.LIKELY)
+    assert (placed.phase, placed.confidence) == (Phase.WARMUP, Confidence.CERTAIN)
+
+
+def test_silence_proves_a_vanished_process_only_in_a_log_that_shows_its_beginning() -> None:
+    begin = "INFO 07-01 10:00:00 [api_server.py:100] vLLM API server version 0.9.1"
+    assert of(begin, FAILED_START).failure is Failure.KILLED_BY_SIGNAL
+    assert of(FAILED_START).failure is Failure.UNKNOWN
+
+
+def test_frames_on_one_line_need_no_start_of_a_traceback() -> None:
+    found = of(f"{frame('worker_busy_loop')} x = f() {frame('load_model')} y = g() ^^^ {OOM}")
+    assert (found.failure, found.phase) == (Failure.GPU_OUT_OF_MEMORY, Phase.LOAD)

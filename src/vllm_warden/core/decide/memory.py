@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vllm_warden.core.decide.after_kv import leave_more_room
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Remedy, Useless
 from vllm_warden.core.decide.proposal import Proposal, Target, gib, lower, round_down
 from vllm_warden.core.decide.sampler import fewer_sequences
-from vllm_warden.core.model import GIB, PHASES_AFTER_KV, Phase, Site
+from vllm_warden.core.model import GIB, PHASES_AFTER_KV, Confidence, Phase, Site
 
 SERVING_STEP_FRACTION = 0.02
 SERVING_MARGIN_BYTES = 0.5 * GIB
@@ -35,12 +37,19 @@ def out_of_memory(case: Case) -> Proposal:
     if phase is Phase.PROFILE:
         return _smaller_batch(case)
     if phase in PHASES_AFTER_KV:
-        return leave_more_room(case) if case.has_gpus else _host_after_kv(case)
+        return _after_kv(case) if case.has_gpus else _host_after_kv(case)
     if phase is Phase.SERVING:
         return _serving(case)
     return Proposal(
         Remedy.RELAUNCH, "memory ran out, but the log does not show in which phase: no knob is sure"
     )
+
+
+def _after_kv(case: Case) -> Proposal:
+    found = case.diagnosis
+    if found.site is Site.SAMPLER and found.confidence is Confidence.LIKELY:
+        return _sampler_before_or_after_kv(case)
+    return leave_more_room(case)
 
 
 def _nothing_loaded_yet() -> Proposal:
@@ -104,6 +113,22 @@ def _smaller_sampler(case: Case) -> Proposal:
         reason=reason,
         useless=useless,
         options=("a lower max_num_seqs, or a lower bound adapt.max_num_seqs.min",),
+    )
+
+
+def _sampler_before_or_after_kv(case: Case) -> Proposal:
+    """The same words come from both phases; together both changes help in either."""
+    budget, fewer = leave_more_room(case), _smaller_sampler(case)
+    if fewer.remedy is not Remedy.RELAUNCH_WITH or budget.remedy is not Remedy.RELAUNCH_WITH:
+        return fewer
+    return replace(
+        fewer,
+        reason="the sampler ran out of memory, and the log does not show whether before the KV "
+        "cache existed or after: fewer sequences help before, a smaller budget after",
+        changes=(*budget.changes, *fewer.changes),
+        useless=(SHORTER_CONTEXT,),
+        arithmetic=(*budget.arithmetic, *fewer.arithmetic),
+        options=(*budget.options, *fewer.options),
     )
 
 

@@ -33,8 +33,13 @@ def diagnose(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> 
     known) is always a death; a bare log without a failure in it is ``none``.
     """
     reading = read(evidence, records)
+    whole = reading.begins or _is_supervised(evidence) or not reading.announced
     causes = in_company(
-        [item for item in reading.findings if item.role is Role.CAUSE],
+        [
+            item
+            for item in reading.findings
+            if item.role is Role.CAUSE and (whole or not item.row.of_whole_log)
+        ],
         died=_is_supervised(evidence) or bool(reading.unnamed),
     )
     decided = min(causes, key=lambda item: (item.weight, not item.spoken, item.line), default=None)
@@ -90,7 +95,9 @@ def _named(evidence: Evidence, reading: Reading, decided: Finding) -> Diagnosis:
         phase=_phase(evidence, reading, decided),
         site=decided.site,
         signature=decided.row.id,
-        confidence=Confidence.LIKELY if overheard else _confidence(decided, version),
+        confidence=Confidence.LIKELY
+        if overheard or (decided.raised is not None and decided.raised.guessed)
+        else _confidence(decided, version),
         ranks=tuple(sorted(ranks)),
         gpus=gpus,
         figures=figures,

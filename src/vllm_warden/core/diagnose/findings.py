@@ -64,6 +64,7 @@ _ENGINE_LOGGERS = frozenset(
         "uniproc_executor.py",
     }
 )
+_FIRST = (Phase.ARGS, Phase.INIT_DEVICE)
 _WELL = ("INFO", "DEBUG")
 _WORKERS = ("Worker", "VllmWorker", "RayWorker")
 _HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
@@ -106,6 +107,8 @@ class Reading:
     cut: Sequence[Raised] = ()
     """Call stacks that the engine recorded, and of which the exception is missing."""
 
+    begins: bool = False
+    """Whether the log shows the start of a run: then silence of a process is its own."""
     last_words: Sequence[Raised] = ()
     """Bare exceptions of a serving engine behind which nobody said anything healthy any more."""
 
@@ -173,6 +176,7 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
         reader.ended_orderly,
         has_records=reader.in_json or reader.text_records > 0,
         cut=cut,
+        begins=tracker.first in _FIRST,
         last_words=last_words,
     )
 
@@ -388,11 +392,13 @@ def _place(raised: Raised, elsewhere: Phase | None) -> None:
     if raised.phase is not None:
         return
     after_kv = raised.before not in (Phase.LOAD, Phase.PROFILE)
+    raised.guessed = raised.before is None
     if "warming up sampler" in raised.whole or "_dummy_sampler_run" in raised.functions:
         raised.site = Site.SAMPLER
     elif "warming up pooler" in raised.whole:
         raised.site = Site.POOLER
     elif elsewhere is not None and raised.before is None:
+        raised.guessed = False
         raised.phase, raised.site = elsewhere, site_of(elsewhere, raised.functions)
         return
     else:

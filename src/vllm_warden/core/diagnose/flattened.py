@@ -20,6 +20,13 @@ _RAISED = re.compile(
 _FRAME_HEAD = re.compile(r"File \"[^\"]{1,400}\", line \d{1,7}, in \S{1,120}")
 
 
+def is_flat(message: str) -> bool:
+    """True for two frames or more on one line, with or without the start of a traceback."""
+    if message.count('File "') < 2:
+        return False
+    return len(unflattened(message)) > 1
+
+
 def unflattened(message: str) -> list[str]:
     """The lines of a traceback, of which the first ends with its start.
 
@@ -27,12 +34,15 @@ def unflattened(message: str) -> list[str]:
     """
     at = message.find(START)
     end = at + len(START)
+    if at < 0:  # an excerpt that begins within the stack
+        begin = message.find('File "')
+        at, end = begin, max(begin, 0)
     if at < 0 or _FRAME_HEAD.search(message, end, end + _FRAME_WITHIN) is None:
         return [message]
     parts = [part for part in _BREAK.split(message[end:].lstrip()) if part.strip()]
     if len(parts) > PARTS_MAX:
         parts = parts[: PARTS_MAX // 2] + parts[-PARTS_MAX // 2 :]
-    lines = [message[:end]]
+    lines = [message[:end] if START in message else START]
     for part in parts:
         lines += _frame_and_rest(part)
     return lines

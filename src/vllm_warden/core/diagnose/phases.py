@@ -107,6 +107,7 @@ class PhaseTracker:
     def __init__(self) -> None:
         self.phase: Phase | None = None
         self.before_shutdown: Phase | None = None
+        self.first: Phase | None = None
         self.facts = LogFacts()
 
     def feed(self, text: str) -> Phase | None:
@@ -150,6 +151,7 @@ class PhaseTracker:
         if phase is Phase.SHUTDOWN:
             self.before_shutdown = self.phase
         self.phase = phase
+        self.first = self.first or phase
         return phase
 
     def _note(self, marker: str, pattern: re.Pattern[str], message: str) -> None:

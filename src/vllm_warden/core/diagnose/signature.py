@@ -35,7 +35,8 @@ class Signature:
     is the phase of the mechanism where neither stack nor log tells one. ``asked`` is True where
     the engine says that it was told to stop: no failure, unless somebody who watched it had not
     asked. ``announces`` is True for a consequence that is told of failures only: where nothing
-    else was found, something failed that the log does not show.
+    else was found, something failed that the log does not show. ``of_whole_log`` is True for
+    what is concluded from silence: an excerpt may have lost what was said.
 
     ``passing`` is True for what goes away by itself often enough for one more try, ``in_company``
     for what proves nothing unless something died as well, ``in_silence`` for what proves nothing
@@ -62,3 +63,4 @@ class Signature:
     asked: bool = False
     announces: bool = False
     usual: Phase | None = None
+    of_whole_log: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from vllm_warden.core.diagnose.flattened import START as _START
-from vllm_warden.core.diagnose.flattened import unflattened
+from vllm_warden.core.diagnose.flattened import is_flat, unflattened
 from vllm_warden.core.diagnose.grammar import LogLine
 from vllm_warden.core.diagnose.places import KNOWN, frame_names, phase_of, site_of, source_names
 from vllm_warden.core.model import Phase, Site
@@ -89,6 +89,8 @@ class Raised:
     proof: str = ""
     phase: Phase | None = None
     site: Site | None = None
+    guessed: bool = False
+    """True where the phase is only the likelier of two that the text fits."""
 
     @property
     def text(self) -> str:
@@ -140,7 +142,7 @@ class Tracebacks:
         if current is not None and line.source and line.source != current.first.source:
             self._close(self._open.pop(key))  # another record: the traceback was cut
             current = None
-        if _START in message:
+        if _START in message or is_flat(message):
             return self._begin(key, current, line, before)
         is_short = len(message) < _REMEMBERED_MAX
         frame = _known_frame(message) if is_short else _frame(message)
