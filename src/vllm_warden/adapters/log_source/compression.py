@@ -5,10 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 import importlib
+import io
 import lzma
 import zlib
 from types import ModuleType
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 MAGIC_BYTES = 8
 _GZIP, _XZ, _BZIP2, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh", b"\x28\xb5\x2f\xfd"
@@ -42,16 +43,23 @@ def foreign_format(begin: bytes) -> tuple[str, str] | None:
     return None
 
 
-def decompressed(begin: bytes, stream: BinaryIO) -> BinaryIO:
+class Readable(Protocol):
+    """What all of them have: at most so many bytes, as soon as there are some."""
+
+    def read1(self, size: int, /) -> bytes: ...
+
+
+def decompressed(begin: bytes, stream: io.BufferedIOBase) -> Readable:
     """The stream itself where it is not compressed."""
+    file = cast("BinaryIO", stream)
     if begin.startswith(_GZIP):
-        return cast("BinaryIO", gzip.GzipFile(fileobj=stream))
+        return gzip.GzipFile(fileobj=file)
     if begin.startswith(_XZ):
-        return cast("BinaryIO", lzma.LZMAFile(stream))
+        return lzma.LZMAFile(file)
     if begin.startswith(_BZIP2) and begin[3:4].isdigit():
-        return cast("BinaryIO", bz2.BZ2File(stream))
+        return bz2.BZ2File(file)
     zstd = _zstd() if begin.startswith(_ZSTD) else None
-    return cast("BinaryIO", zstd.open(stream) if zstd else stream)
+    return cast("Readable", zstd.open(file) if zstd else stream)
 
 
 def _zstd() -> ModuleType | None:

@@ -8,7 +8,7 @@ import select
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from vllm_warden.adapters.log_source.compression import (
     DAMAGED,
@@ -51,9 +51,9 @@ class LogSource:
             foreign = foreign_format(begin)
             if foreign is not None:
                 raise UnreadableLogError(*foreign)
-            stream = decompressed(begin, cast("BinaryIO", buffered))
+            stream = decompressed(begin, buffered)
             try:
-                while chunk := stream.read(CHUNK_BYTES):
+                while chunk := stream.read1(CHUNK_BYTES):
                     yield chunk
             except DAMAGED as error:
                 self.damaged = f"the compressed data is damaged or ends early: {error}"

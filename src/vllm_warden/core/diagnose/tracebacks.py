@@ -16,7 +16,7 @@ MESSAGE_LINES_LIMIT = 12
 """Lines of a multi-line exception message that are kept (NCCL and pydantic print up to ten)."""
 MESSAGE_CHARACTERS_LIMIT = 8_000
 """Characters of one exception's message that are kept; no row looks further than 3,000."""
-RAISED_LIMIT = 2000
+RAISED_LIMIT = 600
 """Exceptions of one log that are kept until it ends."""
 CHAIN_LIMIT = 8
 """Exceptions of one chain that are kept: the first ones, where the root is, and the last."""
