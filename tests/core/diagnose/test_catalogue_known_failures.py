@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.core.diagnose import era_logs
-from tests.core.diagnose.era_logs import ERAS, Era
+from tests.core.diagnose.era_logs import ERAS
+from tests.core.diagnose.known_failures import KNOWN, Known, numbers
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
@@ -21,63 +17,14 @@ ROWS = {row.id: row for row in SIGNATURES}
 KNOWN_COUNT = 83
 
 
-@dataclass(frozen=True)
-class Known:
-    """One place in which a known failure shows; ``texts`` are its wordings."""
-
-    id: str
-    failure: str
-    signatures: tuple[str, ...]
-    where: str
-    texts: tuple[str, ...]
-    phase: str | None = None
-    site: str | None = None
-    reached: str | None = None
-    since: str = "0"
-    until: str = "99"
-    frames: tuple[str, ...] = ()
-
-    def lived_in(self, era: Era) -> bool:
-        version = _numbers(era.version)
-        return _numbers(self.since) <= version <= _numbers(self.until)
-
-    def log(self, era: Era, text: str) -> list[str]:
-        reached = self.reached or "args"
-        raised = {
-            "worker": lambda: era_logs.raised_in_worker(era, reached, self.frames, text),
-            "core": lambda: era_logs.raised_in_core(era, reached, self.frames, text),
-            "server": lambda: era_logs.raised_in_server(era, self.frames, text),
-            "record": lambda: era.record("core", "ERROR", "multiproc_executor.py:246", text),
-            "stall": lambda: era_logs.silent(era, text),
-            "stderr": lambda: iter(text.split("\n")),
-            "kernel": lambda: iter(()),
-        }
-        return [*era_logs.started(era, self.reached), *raised[self.where]()]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
-def _load() -> list[Known]:
-    path = Path(__file__).with_name("known_failures.toml")
-    entries = tomllib.loads(path.read_text(encoding="utf-8"))["failure"]
-    return [Known(**{name: _frozen(value) for name, value in entry.items()}) for entry in entries]
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-KNOWN = _load()
 CAUSES = [one for one in KNOWN if one.where not in ("wrapper", "kernel")]
 
 
 def test_a_row_covers_the_releases_of_the_failures_that_it_recognises() -> None:
     for one in KNOWN:
         for row in (ROWS[name] for name in one.signatures):
-            assert _numbers(row.since or "0") <= _numbers(one.since), row.id
-            assert _numbers(row.until or "99") >= _numbers(one.until), row.id
+            assert numbers(row.since or "0") <= numbers(one.since), row.id
+            assert numbers(row.until or "99") >= numbers(one.until), row.id
 
 
 def test_a_row_seen_in_a_release_that_had_lost_it_is_extrapolated() -> None:
