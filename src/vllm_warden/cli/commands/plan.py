@@ -17,6 +17,7 @@ from vllm_warden.cli.plan_text import plan_text
 from vllm_warden.cli.render import harmless, style_of_stdout, wrapped
 from vllm_warden.config.load import DEFAULT_PATH
 from vllm_warden.core.plan.defaults import world_size
+from vllm_warden.core.plan.memory_model.checkpoint import WeightSource
 from vllm_warden.core.plan.memory_model.document import plan_document
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
@@ -46,9 +47,7 @@ def register(app: click.Group) -> None:
         "vllm-warden plan /srv/models/minimax --gpus 8 --gpu-memory 95.6GiB --vllm 0.15.1",
     ),
 )
-@click.argument(
-    "line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[NAME | MODEL ARGS...]"
-)
+@click.argument("line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="MODEL...")
 @click.option("--gpus", type=click.IntRange(1, GPUS_MAX), help="GPUs of the host.")
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of one GPU, as 94.97GiB.")
 @click.option("--vllm", "version", metavar="VERSION", help="The engine's version, as 0.15.1.")
@@ -89,6 +88,8 @@ def plan_command(
     engine = EngineFacts(version=version.removeprefix("v") if version else None)
     shape = read_shape(files.config)
     host = host_of(gpus or asked.gpus, gpu_memory, world_size(asked.settings))
+    if files.checkpoint.source is WeightSource.NOTHING and not shape.is_known:
+        raise click.UsageError(f"cannot plan {directory}: {'; '.join(files.problems)}")
     options = read_options(asked.settings, shape, engine, host.total_bytes)
     model = Model(shape, files.checkpoint)
     setup = Setup(model, options, GpuMemory(host.total_bytes), era_of(engine))

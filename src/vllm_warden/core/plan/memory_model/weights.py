@@ -44,7 +44,9 @@ def rank_weights(
     checkpoint: Checkpoint, shape: ModelShape, load: Load, max_model_len: int = 0
 ) -> tuple[Stage, ...]:
     """What every rank of each pipeline stage holds once the model is loaded."""
-    fraction = UNCERTAINTY[checkpoint.source]
+    is_described_only = shape.is_known and checkpoint.source is WeightSource.NOTHING
+    source = WeightSource.CONFIG if is_described_only else checkpoint.source
+    fraction = UNCERTAINTY[source]
     if not shape.is_known:
         share = checkpoint.total_bytes // (load.layout.tensor * load.layout.pipeline)
         note = f"{checkpoint.source.value}, in equal parts: the model's shape is not known"
@@ -63,7 +65,7 @@ def rank_weights(
                     stage.bytes,
                     Source.READ if is_read else Source.COMPUTED,
                     int(stage.bytes * fraction),
-                    checkpoint.source.value,
+                    source.value,
                 ),
                 rotary_table(shape, max_model_len),
                 latent_copies(shape, load.layout, stage.layers),

@@ -1,0 +1,109 @@
+"""``vllm-warden plan`` as a person and as a script sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.core.plan.memory_model.models_read import directory_of
+from vllm_warden.cli.main import main
+
+SEED = (
+    *("--tensor-parallel-size", "4", "--max-model-len", "131072", "--gpus", "8"),
+    *("--gpu-memory", "97887MiB", "--vllm", "0.15.1"),
+)
+
+
+def test_the_incidents_model_is_planned_in_80_columns(capsys):
+    code = main(["plan", str(directory_of("minimax-m2.5")), *SEED])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "214.3 GiB in 125 files" in text
+    assert "TP8+EP" in text
+    assert "1536/8 = 192 is no multiple of 128" in " ".join(text.split())
+
+
+def test_what_does_not_fit_is_exit_1_and_says_by_how_much(capsys):
+    words = [str(directory_of("minimax-m2.5")), "-tp", "2", "--enable-expert-parallel", *SEED[2:]]
+
+    assert main(["plan", *words]) == 1
+    assert "does not fit: weights do not fit; 12.9 GiB short" in capsys.readouterr().out
+
+
+def test_json_holds_every_term_with_its_source(capsys):
+    assert main(["plan", str(directory_of("minimax-m2.5")), *SEED, "--json"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["schema"], answer["fits"], answer["layout"]) == (1, True, "TP4")
+    terms = {term["name"]: term for term in answer["stages"][0]["terms"]}
+    assert terms["weights"]["source"] == "read"
+    assert terms["sampler peak"]["bytes"] == 50 * 1024 * 200_064
+    layouts = {layout["name"]: layout for layout in answer["layouts"]}
+    assert layouts["TP2+EP"]["valid"] is False
+    assert layouts["TP8+EP"]["fits"] is True
+
+
+def test_a_refused_layout_is_exit_1(capsys):
+    words = [str(directory_of("minimax-m2.5")), "--tensor-parallel-size", "8", *SEED[2:]]
+
+    assert main(["plan", *words]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "vLLM refuses this layout: experts: 1536/8 = 192" in text
+
+
+def test_an_instance_is_planned_by_its_name(tmp_path, capsys):
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f"""
+[instance.llama]
+model = "{directory_of("llama-3.1-8b")}"
+gpus = [0, 1]
+[instance.llama.engine]
+tensor_parallel_size = 2
+"""
+    )
+
+    code = main(["plan", "llama", "--config", str(config), "--gpu-memory", "24", "--json"])
+
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["layout"], answer["gpus"]) == ("TP2", 2)
+    assert code == (0 if answer["fits"] else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["no-such-model-anywhere"], "neither an instance nor a model on this disk"),
+        (["/no/such/model"], "neither an instance nor a model on this disk"),
+        (["{here}", "--gpu-memory", "much"], "cannot read --gpu-memory much"),
+        (["{here}", "--vllm", "new"], "cannot read --vllm new"),
+        (["--tensor-parallel-size", "2"], "no model"),
+    ],
+)
+def test_what_cannot_be_read_is_exit_2_with_a_hint(words, reason, tmp_path, capsys):
+    config = str(tmp_path / "none.toml")
+    filled = [word.replace("{here}", str(tmp_path)) for word in words]
+
+    assert main(["plan", *filled, "--config", config]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_an_empty_directory_cannot_be_planned(tmp_path: Path, capsys):
+    assert main(["plan", str(tmp_path), "--gpu-memory", "80GiB"]) == 2
+    assert "there is no config.json; there are no weight files" in capsys.readouterr().err
+
+
+def test_weights_alone_are_judged_and_the_rest_is_called_unknown(tmp_path: Path, capsys):
+    (tmp_path / "pytorch_model.bin").touch()
+    os.truncate(tmp_path / "pytorch_model.bin", 200 << 30)
+
+    assert main(["plan", str(tmp_path), "--gpu-memory", "80GiB"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "does not fit: weights do not fit" in text
+    assert "KV cache: unknown" in text
