@@ -174,3 +174,45 @@ def test_what_is_nested_in_a_value_is_no_setting() -> None:
         "'max_num_seqs': 64, 'p': PoolerConfig(a='b', max_num_seqs=3), 'enforce_eager': True}"
     )
     assert asked_settings(records(line)) == {"max_num_seqs": 64, "enforce_eager": True}
+
+
+TORCH = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 960.00 MiB. GPU 0 has a total "
+    "capacity of 79.14 GiB of which 712.75 MiB is free. {} Of the allocated memory 74.06 GiB is "
+    "allocated by PyTorch, and 2.22 GiB is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.mark.parametrize(
+    ("listed", "own_gib", "others"),
+    [
+        ("Process 1457 has 78.43 GiB memory in use.", 78.43, None),
+        (
+            "Process 9 has 1.50 GiB memory in use. Process 1457 has 76.90 GiB memory in use.",
+            76.9,
+            f"9:{round(1.5 * GIB)}",
+        ),
+        (
+            (
+                "Process 1457 has 78.43 GiB memory in use. Including non-PyTorch memory, this process "
+                "has 0 bytes memory in use."
+            ),
+            78.43,
+            None,
+        ),
+        (
+            (
+                "Process 9 has 1.00 GiB memory in use. Including non-PyTorch memory, this process has "
+                "77.40 GiB memory in use."
+            ),
+            77.4,
+            f"9:{GIB}",
+        ),
+    ],
+)
+def test_a_process_that_torch_does_not_know_as_itself_is_no_other(
+    listed: str, own_gib: float, others: str | None
+) -> None:
+    figures = diagnose(Evidence(records(TORCH.format(listed)))).figures
+    assert figures["process_bytes"] == round(own_gib * GIB)
+    assert figures.get("other_processes") == others

@@ -28,6 +28,18 @@ SHORTER_CONTEXT = Useless("max_model_len", "neither weights nor the profiled bat
 
 def out_of_memory(case: Case) -> Proposal:
     """Out of memory on a GPU, or of an allocator of the CPU engine in the same phases."""
+    proposal = _by_phase(case)
+    tried, pieces = case.figure("tried_bytes"), case.figure("reserved_unallocated_bytes")
+    if tried is None or pieces is None or pieces < tried or not case.has_gpus:
+        return proposal
+    fragmented = (
+        f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {gib(pieces)} were reserved and free, "
+        f"but in pieces smaller than {gib(tried)}"
+    )
+    return replace(proposal, options=(*proposal.options, fragmented))
+
+
+def _by_phase(case: Case) -> Proposal:
     phase, site = case.diagnosis.phase, case.diagnosis.site
     if phase in (Phase.INIT_DEVICE, Phase.LOAD):
         on_gpu = phase is Phase.INIT_DEVICE and case.has_gpus

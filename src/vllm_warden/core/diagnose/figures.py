@@ -92,13 +92,34 @@ def _torch(text: str, figures: dict[str, Value]) -> None:
     if found := _GPU.search(text):
         figures["gpu"] = int(found[1])
     end = text.find("Of the allocated memory")
-    others = [
-        f"{found[1]}:{to_bytes(found[2], found[3])}"
+    listed = [
+        (found[1], to_bytes(found[2], found[3]))
         for found in _OTHER.finditer(text, 0, end if end > 0 else len(text))
     ]
-    if others:
-        figures["other_processes"] = " ".join(others)
-        figures["other_processes_bytes"] = sum(int(one.partition(":")[2]) for one in others)
+    own = _own(listed, figures)
+    if own is not None:
+        listed.remove(own)
+        figures["process_bytes"] = own[1]
+    if listed:
+        figures["other_processes"] = " ".join(f"{pid}:{size}" for pid, size in listed)
+        figures["other_processes_bytes"] = sum(size for _, size in listed)
+
+
+def _own(listed: list[tuple[str, int]], figures: dict[str, Value]) -> tuple[str, int] | None:
+    """The dead process itself, which torch lists like any other where it does not know itself.
+
+    In a container of its own process numbers NVML counts by the host's; torch then says nothing
+    of "this process", or that it has 0 bytes. Its own must hold all that its allocator has.
+    """
+    if figures.get("process_bytes"):
+        return None
+    allocated = figures.get("allocated_bytes")
+    if not isinstance(allocated, int):
+        return None
+    unallocated = figures.get("reserved_unallocated_bytes")
+    reserved = allocated + (unallocated if isinstance(unallocated, int) else 0)
+    able = [one for one in listed if one[1] >= reserved * 0.99]
+    return min(able, key=lambda one: one[1], default=None)
 
 
 def _host(text: str, figures: dict[str, Value]) -> None:
