@@ -40,6 +40,7 @@ _ARGUMENTS = {
     "name": "The instance.",
     "number": "The incident's number.",
     "subject": "A failure or a signature.",
+    "files": "Logs to read; - for standard input.",
     "line": "MODEL and its arguments, or a whole command.",
 }
 """Click's arguments carry no help text of their own."""
@@ -70,7 +71,8 @@ def _rows(command: click.Command) -> Iterator[str]:
         if getattr(parameter, "hidden", False):
             continue
         if parameter.param_type_name == "argument":
-            label = f"`{(parameter.metavar or parameter.name).strip('[]').upper()}`"
+            words = (parameter.metavar or parameter.name).strip("[]").upper()
+            label = f"`{words}`".replace("|", "\\|")
             text = getattr(parameter, "help", None) or _ARGUMENTS.get(parameter.name, "")
         else:
             names = ", ".join([*parameter.opts, *parameter.secondary_opts])
