@@ -78,5 +78,13 @@ def test_a_log_with_exit_status_and_counters_is_diagnosed_as_it_was_made(
     _check_figures(label, found)
 
 
+@pytest.mark.parametrize("name", ["m1_cgroup_oom_load", "m4_cgroup_oom_engine_import"])
+def test_a_log_that_ends_in_the_start_is_not_called_healthy(name: str) -> None:
+    (label,) = (one for one in LABELS if one["id"] == name)
+    summary = diagnose(_log(label)).summary
+    assert "it ends while the engine starts" in summary
+    assert "hang there, or have been killed" in summary
+
+
 def test_every_log_has_a_label() -> None:
     assert {path.stem for path in FOLDER.glob("*.log")} == {label["id"] for label in LABELS}

@@ -10,7 +10,7 @@ from vllm_warden.core.diagnose.diagnosis import Diagnosis, ProofLine
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
 from vllm_warden.core.diagnose.figures import Value, figures_of, gpu_of
 from vllm_warden.core.diagnose.findings import AFTER_EVERYTHING, Finding, Reading, read
-from vllm_warden.core.diagnose.phases import LogFacts
+from vllm_warden.core.diagnose.phases import ORDER, LogFacts
 from vllm_warden.core.diagnose.signature import Weight
 from vllm_warden.core.diagnose.tracebacks import Raised
 from vllm_warden.core.model import GIB, Confidence, Failure, Phase, Role
@@ -237,6 +237,16 @@ def _unknown(evidence: Evidence, reading: Reading, raised: Raised) -> Diagnosis:
     )
 
 
+def _ending(phase: Phase | None) -> str:
+    """How a log ends that shows no failure; a start that is cut off is no proof of health."""
+    if phase is None or ORDER[phase] >= ORDER[Phase.SERVING]:
+        return "The log shows no failure."
+    return (
+        f"The log shows no failure, but it ends while the engine starts ({phase}): it may be "
+        "starting still, hang there, or have been killed with all its processes."
+    )
+
+
 def _is_supervised(evidence: Evidence) -> bool:
     """Whether somebody saw the engine die; a bare log may as well end with a stop by its owner."""
     return (
@@ -260,7 +270,7 @@ def _unexplained(evidence: Evidence, reading: Reading, healthy: str | None = Non
     phase = reading.place or evidence.reached
     unseen = healthy is None and _failed_unseen(reading)
     if not supervised and not unseen:
-        failure, summary = Failure.NONE, healthy or "The log shows no failure."
+        failure, summary = Failure.NONE, healthy or _ending(phase)
     elif unseen:
         failure, summary = Failure.UNKNOWN, "Something failed, and the log does not show what."
     elif reading.stopped_at is not None:
