@@ -22,7 +22,11 @@ _TOKEN = re.compile(
 _NOT_ENGINE = frozenset({"model", "model_tag", "host", "port", "api_key", "hf_token"})
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _DEEPEST = 8
-_STRUCTURE = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|[\[({\])},]")
+_STRUCTURE = re.compile(
+    r"'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|[\[({\])},]", re.DOTALL
+)
+"""A text that is not closed goes on to the end; looked for again at each quote, it would take
+time that grows with the square of the line."""
 _ESCAPE = re.compile(r"\\(.)")
 
 
