@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -108,3 +111,25 @@ def test_a_compressed_log_is_never_unpacked_as_a_whole(tmp_path: Path, size: int
 
     assert peak < PEAK_BYTES_MAX
     assert found["failure"] == "killed_by_signal"
+
+
+@pytest.mark.slow
+def test_a_bar_is_shown_on_a_terminal_only_and_never_in_the_answer(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    write_serving_log(log, 40 * MIB)
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-m", "vllm_warden", "diagnose", "--json", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, text=True) as child:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody has it open any more
+            while part := os.read(ours, 4096):
+                shown += part
+        assert child.stdout is not None
+        answer = child.stdout.read()
+    os.close(ours)
+    quiet = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert b"MiB" in shown
+    assert json.loads(answer) == json.loads(quiet.stdout)
+    assert quiet.stderr == ""
