@@ -103,6 +103,14 @@ SIGNATURES = (
         phase=Phase.ARGS,
     ),
     Signature(
+        id="parser-not-registered",
+        failure=_CONFIGURATION,
+        detect=Raises("", "which has not been registered"),
+        summary="The parser for tool calls or reasoning that was asked for does not exist.",
+        caution="A plugin that brings it may not have been loaded.",
+        phase=Phase.ARGS,
+    ),
+    Signature(
         id="chat-template-refused",
         failure=_CONFIGURATION,
         detect=Raises("", "The supplied chat template"),

@@ -9,6 +9,22 @@ from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.model import Failure, Phase
 
 _SERVING = frozenset({Phase.SERVING})
+_STEP = frozenset(
+    {
+        "run_busy_loop",
+        "_process_engine_step",
+        "_process_input_queue",
+        "step_with_batch_queue",
+        "schedule",
+        "update_from_output",
+        "execute_model",
+        "sample_tokens",
+        "engine_step",
+        "step_async",
+        "add_request",
+    }
+)
+"""Functions that a step of a serving engine goes through."""
 
 SIGNATURES = (
     Signature(
@@ -56,25 +72,28 @@ LAST = (
                 "UnicodeDecodeError",
                 "OverflowError",
             ),
-            functions=frozenset(
-                {
-                    "run_busy_loop",
-                    "_process_engine_step",
-                    "_process_input_queue",
-                    "step_with_batch_queue",
-                    "schedule",
-                    "update_from_output",
-                    "execute_model",
-                    "sample_tokens",
-                    "engine_step",
-                    "step_async",
-                    "add_request",
-                }
-            ),
+            functions=_STEP,
             phases=_SERVING,
             pattern=re.compile(r"^(?![^\n]{0,200}(?:timed out|died|Connection|cancelled))"),
         ),
         summary="A step of the engine broke on what the requests of that moment asked for.",
+        caution="Read from where it was raised; which request it was is not known.",
+        weight=Weight.DEATH,
+        likely=True,
+    ),
+    Signature(
+        id="step-raised",
+        failure=Failure.REQUEST_TRIGGERED_CRASH,
+        detect=RaisedUnder(
+            ("RuntimeError",),
+            functions=_STEP,
+            phases=_SERVING,
+            pattern=re.compile(
+                r"^(?![^\n]{0,400}(?:CUDA|cuda|HIP|hip|XPU|NPU|NCCL|nccl|gloo|memory|driver|device|imed out"
+                r"|died|cancelled|Engine|Executor|ocket|onnection|terminated|kernel|Triton|failed with error))"
+            ),
+        ),
+        summary="A part of the engine refused what the requests of that moment asked for.",
         caution="Read from where it was raised; which request it was is not known.",
         weight=Weight.DEATH,
         likely=True,
