@@ -83,6 +83,7 @@ bench: $(STAMP)
 
 bench-diagnosis: $(STAMP)
 	$(PY) -m benchmarks.diagnosis
+	$(PY) -m benchmarks.diagnosis_speed
 
 bench-convergence: $(STAMP)
 	$(PY) -m benchmarks.convergence
