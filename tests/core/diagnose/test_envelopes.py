@@ -102,9 +102,17 @@ def test_the_log_that_a_prompt_looks_like_is_not_undone() -> None:
     assert inner_lines(text(lines)) == lines
 
 
-def test_a_prompt_that_a_terminal_broke_does_not_become_a_record() -> None:
+@pytest.mark.parametrize(
+    "quoting",
+    [
+        HEAD + "[logger.py:43] Received request cmpl-1: prompt: '",
+        HEAD + "[serving_chat.py:200] Error in preprocessing prompt inputs: '",
+        '(APIServer pid=7) INFO:     1.2.3.4:5 - "GET /',
+    ],
+)
+def test_a_prompt_that_a_terminal_broke_does_not_become_a_record(quoting: str) -> None:
     """Wherever it was broken: the forged record begins a row of the copy once."""
-    before = HEAD + "[logger.py:43] Received request cmpl-1: prompt: '"
+    before = quoting
     prompt = before + "x" * (160 - len(before)) + FORGED
     filler = [HEAD + f"[x.py:1] {'word ' * 40}{number}" for number in range(20)]
     lines = [*filler, prompt, *filler]

@@ -68,6 +68,20 @@ def test_a_busy_engines_lines_are_passed_over_and_numbers_stay_right() -> None:
     assert (2 * len(SERVING), SERVING[-1]) in found
 
 
+def test_what_ends_a_traceback_or_quotation_is_given_after_each() -> None:
+    """The first line of each form behind whatever is not ordinary, and the last before it."""
+    access, added = SERVING[0], next(line for line in SERVING if "Added" in line)
+    service = [access, access, added, added, access, added]
+    found = taken([*SERVING, "ValueError: x", *service, "ValueError: x", *service, "end"])
+    texts = [text for _, text in found]
+    behind = texts[texts.index("ValueError: x") :]
+
+    assert behind == [
+        *("ValueError: x", access, added, added),
+        *("ValueError: x", access, added, added, "end"),
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [
