@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.decide.cases import ASKED, case, oom
+from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Remedy
 from vllm_warden.core.decide.knobs import allowed_ranges
 from vllm_warden.core.decide.ledger import LedgerEntry, delay_before, judge_budget
 from vllm_warden.core.decide.policy import decide
-from vllm_warden.core.model import Failure, Mode, Phase, Site
+from vllm_warden.core.model import GIB, Confidence, Failure, Mode, Phase, Site
 from vllm_warden.core.plan.spec import AdaptSpec, Bounds, RestartSpec
 
 ENTRY = LedgerEntry(1000.0, Failure.UNKNOWN, None, was_ready=False, after_soak=False)
@@ -40,6 +41,54 @@ def test_incomplete_evidence_never_moves_a_knob() -> None:
 
     assert decision.remedy is Remedy.RELAUNCH
     assert "incomplete" in decision.reason
+
+
+def _extrapolated(one: Case) -> Case:
+    return replace(one, diagnosis=replace(one.diagnosis, confidence=Confidence.EXTRAPOLATED))
+
+
+def test_of_a_version_newer_than_the_catalogue_what_the_log_has_figures_for_is_cured() -> None:
+    death = oom(Phase.WARMUP, Site.SAMPLER)
+
+    assert decide(_extrapolated(death)).changes == decide(death).changes
+    assert decide(_extrapolated(death)).remedy is Remedy.RELAUNCH_WITH
+
+
+@pytest.mark.parametrize(
+    ("phase", "site"),
+    [
+        (Phase.WARMUP, Site.SAMPLER),
+        (Phase.PROFILE, Site.SAMPLER),
+        (Phase.PROFILE, Site.ACTIVATIONS),
+        (Phase.PROFILE, Site.CUDA_GRAPHS),
+        (Phase.SERVING, Site.ACTIVATIONS),
+    ],
+)
+def test_of_a_version_newer_than_the_catalogue_no_knob_is_moved_by_a_guess(
+    phase: Phase, site: Site
+) -> None:
+    # what the engine said of itself before it died says nothing of what it lacked
+    said: dict[str, int | float | str] = {"weights_bytes": 50 * GIB, "available_kv_bytes": 20 * GIB}
+    death = case(Failure.GPU_OUT_OF_MEMORY, phase, site, said)
+    decision = decide(_extrapolated(death))
+
+    assert decide(death).remedy is Remedy.RELAUNCH_WITH
+    assert (decision.remedy, decision.changes) == (Remedy.RELAUNCH, ())
+    assert "only extrapolated" in decision.reason
+    assert "would otherwise relaunch with" in decision.reason
+
+
+def test_a_length_that_the_log_prints_may_be_taken_also_from_a_newer_version() -> None:
+    figures: dict[str, int | float | str] = {
+        "needed_bytes": 8 * GIB,
+        "available_bytes": 4 * GIB,
+        "estimated_max_model_len": 57296,
+    }
+    adapt = AdaptSpec(knobs={"max_model_len": Bounds(min=1024)}, min_concurrency_fraction=0.0)
+    death = case(Failure.KV_CACHE_TOO_SMALL, Phase.KV_PLAN, Site.KV_CACHE, figures, adapt=adapt)
+    (change,) = decide(_extrapolated(death)).changes
+
+    assert (change.setting, change.after) == ("max_model_len", 57296)
 
 
 def test_a_forbidden_knob_is_a_hold_that_names_it() -> None:

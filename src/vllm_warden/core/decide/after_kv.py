@@ -57,7 +57,8 @@ def _utilization(case: Case) -> Target:
         lines: tuple[str, ...] = (
             f"the log has no free and total memory: one step of {BLIND_STEP} from {now:g}",
         )
-        return Target("gpu_memory_utilization", round(now - BLIND_STEP, 4), lines, exact=False)
+        value = round(now - BLIND_STEP, 4)
+        return Target("gpu_memory_utilization", value, lines, exact=False, blind=True)
     graphs, estimate = _graph_bytes(case), case.figure("graphs_estimated_bytes") or 0.0
     margin = _margin(case, now * total)
     usable = free + allocated
@@ -105,7 +106,7 @@ def _smaller_kv(case: Case) -> Target:
         lines: tuple[str, ...] = (
             f"no free memory is known: three quarters of the fixed {gib(now)}",
         )
-        return Target("kv_cache_memory_bytes", int(now * 3 / 4), lines, exact=False)
+        return Target("kv_cache_memory_bytes", int(now * 3 / 4), lines, exact=False, blind=True)
     missing = max(0.0, tried - free) + MARGIN_UNKNOWN_PEAK_BYTES
     lines = (
         (

@@ -39,6 +39,7 @@ def _raise_utilization(case: Case) -> Proposal | None:
             ),
         ),
         arithmetic=(f"from {now:g} to the allowed maximum {allowed.high:g}",),
+        blind=True,
     )
 
 

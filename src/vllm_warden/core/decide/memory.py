@@ -141,6 +141,7 @@ def _sampler_before_or_after_kv(case: Case) -> Proposal:
         useless=(SHORTER_CONTEXT,),
         arithmetic=(*budget.arithmetic, *fewer.arithmetic),
         options=(*budget.options, *fewer.options),
+        blind=budget.blind or fewer.blind,
     )
 
 
@@ -167,7 +168,7 @@ def _smaller_batch(case: Case) -> Proposal:
     )
     return lower(
         case,
-        Target("max_num_batched_tokens", half, lines, exact=False),
+        Target("max_num_batched_tokens", half, lines, exact=False, blind=True),
         reason=reason,
         useless=useless,
         options=(
@@ -192,7 +193,7 @@ def _smaller_graphs(case: Case) -> Proposal:
         return Proposal(Remedy.HOLD, reason, useless=useless, options=options)
     value = min(sequences, LARGEST_CAPTURED / 2) / 2
     lines = (f"the largest captured batch halves: from {sequences:.0f} to {value:.0f} sequences",)
-    target = Target("max_num_seqs", round_down(value, 16), lines, exact=False)
+    target = Target("max_num_seqs", round_down(value, 16), lines, exact=False, blind=True)
     return lower(case, target, reason=reason, useless=useless, options=options)
 
 
@@ -219,6 +220,7 @@ def _host_after_kv(case: Case) -> Proposal:
             half,
             (f"half of the fixed {gib(now)}: how much is missing is not printed",),
             exact=False,
+            blind=True,
         ),
         reason=reason,
         useless=(SHORTER_CONTEXT,),
@@ -243,6 +245,7 @@ def _serving(case: Case) -> Proposal:
     if now is None:
         return Proposal(Remedy.RELAUNCH, "memory ran out under load; the budget is not known")
     tried, free = case.figure("tried_bytes"), case.figure("free_bytes")
+    blind = not total or tried is None or free is None
     if total and tried is not None and free is not None:
         step = max((tried - free + SERVING_MARGIN_BYTES) / total, SERVING_STEP_FRACTION)
     else:
@@ -251,7 +254,7 @@ def _serving(case: Case) -> Proposal:
     lines = (f"under load {step * 100:.1f} % of the GPU were missing: {now:g} - {step:.4f}",)
     return lower(
         case,
-        Target("gpu_memory_utilization", value, lines, exact=False),
+        Target("gpu_memory_utilization", value, lines, exact=False, blind=blind),
         reason="memory ran out under load, beyond what profiling had measured",
         useless=(),
         options=("a lower gpu_memory_utilization", "limits on logprobs and images per request"),

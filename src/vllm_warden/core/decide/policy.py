@@ -59,8 +59,8 @@ def _with_complete_evidence(case: Case, proposal: Proposal) -> Proposal:
         why = (
             "what proves it is no record of the engine's, and what anything may print moves no knob"
         )
-    elif case.diagnosis.confidence is Confidence.EXTRAPOLATED and not case.diagnosis.figures:
-        why = "the cause is only extrapolated, without figures from the log"
+    elif case.diagnosis.confidence is Confidence.EXTRAPOLATED and proposal.blind:
+        why = "the cause is only extrapolated, and no figure of the log says how far to go"
     else:
         return proposal
     return replace(

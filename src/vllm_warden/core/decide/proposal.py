@@ -11,7 +11,10 @@ from vllm_warden.core.model import GIB, MIB
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A remedy in the making; the policy turns it into a Decision."""
+    """A remedy in the making; the policy turns it into a Decision.
+
+    ``blind`` is True where no figure of the log says how far a setting has to go.
+    """
 
     remedy: Remedy
     reason: str
@@ -20,6 +23,7 @@ class Proposal:
     arithmetic: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     price: Price | None = None
+    blind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +31,14 @@ class Target:
     """A value that arithmetic asks for, before it meets the operator's bounds.
 
     ``exact`` False means that the value is a careful guess, so the bound itself may be tried
-    where the guess lies a little beyond it.
+    where the guess lies a little beyond it. ``blind``: the guess rests on no figure of the log.
     """
 
     setting: str
     value: float
     arithmetic: tuple[str, ...]
     exact: bool
+    blind: bool = False
 
 
 def lower(
@@ -75,6 +80,7 @@ def lower(
         useless,
         target.arithmetic,
         options,
+        blind=target.blind,
     )
 
 
