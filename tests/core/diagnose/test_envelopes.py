@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import lru_cache
 from pathlib import Path
 
@@ -152,3 +153,28 @@ def test_vllms_own_json_records_are_no_envelope() -> None:
     record = json.dumps({"levelname": "INFO", "message": "x", "timestamp": "1", "name": "vllm"})
 
     assert inner_lines(text([record] * 5)) == [record] * 5
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_a_damaged_envelope_is_never_an_exception(wrapping: str) -> None:
+    rng = random.Random(wrapping)
+    whole = WRAPPINGS[wrapping](list(lines_of(LOGS[0]))[:60])
+    for _ in range(12):
+        begin = rng.randrange(len(whole)) if rng.random() < 0.5 else 0
+        data = bytearray(whole[begin : rng.randrange(begin, len(whole) + 1)])
+        for _ in range(rng.randrange(6)):
+            if data:
+                data[rng.randrange(len(data))] = rng.randrange(256)
+        found = list(diagnosed_runs([bytes(data)]))[-1].diagnosis
+
+        assert found.failure is not None
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["null", "[]", "[[65,66],[67]]", '["A"]', "[300]", "[true]", "{}", "[" * 900 + "]" * 900],
+)
+def test_journal_messages_of_every_json_type_are_survived(message: str) -> None:
+    entry = '{"__CURSOR": "x", "MESSAGE": ' + message + "}\n"
+
+    assert inner_lines(entry.encode() * 3) in (["", "", ""], ["AB"] * 3, ["A"] * 3, ["\x01"] * 3)

@@ -47,9 +47,12 @@ def text_of(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "replace")
     if isinstance(value, list) and value:
+        if isinstance(value[0], list | str):
+            value = value[0]
+        if isinstance(value, str):
+            return value.encode("utf-8", "replace")
         if all(isinstance(byte, int) and 0 <= byte < 256 for byte in value):
             return bytes(value)
-        return text_of(value[0])
     return b""
 
 
