@@ -259,8 +259,6 @@ def _is_supervised(evidence: Evidence) -> bool:
 
 def _failed_unseen(reading: Reading) -> bool:
     """Whether wrappers or cut call stacks tell of a failure that the log does not show."""
-    if reading.ended_orderly or reading.stopped_at is not None:
-        return False
     return reading.announced or bool(reading.cut)
 
 

@@ -65,6 +65,11 @@ _ENGINE_LOGGERS = frozenset(
     }
 )
 _FIRST = (Phase.ARGS, Phase.INIT_DEVICE)
+_STOPS: dict[Phase | None, tuple[str, ...]] = {
+    Phase.SERVING: ("Shutting down", "[shutdown] API server: shutdown triggered"),
+    None: ("Shutting down", "[shutdown] API server: "),
+}
+"""How an orderly stop begins; an excerpt may show no phase."""
 _WELL = ("INFO", "DEBUG")
 _WORKERS = ("Worker", "VllmWorker", "RayWorker")
 _HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
@@ -278,9 +283,9 @@ class _Reader:
         message = line.message
         if message.startswith("Application shutdown complete"):
             self.ended_orderly = True
-        if self.stopped_at is not None or before is not Phase.SERVING:
+        if self.stopped_at is not None or before not in _STOPS:
             return
-        if message.startswith(("Shutting down", "[shutdown] API server: shutdown triggered")):
+        if message.startswith(_STOPS[before]):
             self.stopped_at = line.number
 
     def _match(self, line: LogLine, before: Phase | None) -> None:
