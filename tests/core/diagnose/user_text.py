@@ -16,9 +16,9 @@ from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.detect import Prints
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.diagnose.grammar import LogLine, parse
+from vllm_warden.core.diagnose.introductions import exception_of
 from vllm_warden.core.diagnose.phases import PhaseTracker
 from vllm_warden.core.diagnose.signature import Weight
-from vllm_warden.core.diagnose.tracebacks import exception_of
 from vllm_warden.core.model import Phase, Role
 
 BASES = (

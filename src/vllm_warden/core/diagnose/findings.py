@@ -17,13 +17,15 @@ from vllm_warden.core.diagnose.grammar import (
     looks_like_json,
     parse,
 )
+from vllm_warden.core.diagnose.introductions import FATAL
 from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
-from vllm_warden.core.diagnose.places import LOOPS, site_of
+from vllm_warden.core.diagnose.places import site_of
+from vllm_warden.core.diagnose.placing import agreed_phase, place
 from vllm_warden.core.diagnose.quoted import Quotes
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.diagnose.silence import STATES, Silence
-from vllm_warden.core.diagnose.tracebacks import FATAL, Raised, Tracebacks
-from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase, Role, Site
+from vllm_warden.core.diagnose.tracebacks import Raised, Tracebacks
+from vllm_warden.core.model import Failure, Phase, Role, Site
 
 AFTER_EVERYTHING = 1 << 60
 """Line number of facts that are not in the log: they come behind all text of equal weight."""
@@ -71,7 +73,6 @@ _STOPS: dict[Phase | None, tuple[str, ...]] = {
 }
 """How an orderly stop begins; an excerpt may show no phase."""
 _WELL = ("INFO", "DEBUG")
-_WORKERS = ("Worker", "VllmWorker", "RayWorker")
 _HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
 _SERVING = frozenset({Phase.SERVING, Phase.SHUTDOWN})
 
@@ -154,7 +155,7 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
     last_words: list[Raised] = []
     overheard: list[Finding] = []
     for one in raised:
-        _place(one, elsewhere)
+        place(one, elsewhere)
         if one.type == FATAL:
             findings = [_at_stack(item, one) for item in findings]
             continue
@@ -200,14 +201,8 @@ def _is_last_word(raised: Raised, reader: _Reader) -> bool:
 def _cut(reader: _Reader) -> list[Raised]:
     cut = [one for one in reader.tracebacks.cut if _may_be_unnamed_cause(one)]
     for one in cut:
-        _place(one, None)
+        place(one, None)
     return [one for one in cut if not _is_after(one.line, reader.stopped_at)]
-
-
-def agreed_phase(cut: Iterable[Raised]) -> Phase | None:
-    """The phase that all stacks which tell one agree on: ranks fail at the same place."""
-    phases = {one.phase for one in cut if one.phase is not None}
-    return phases.pop() if len(phases) == 1 else None
 
 
 def _at_stack(item: Finding, fatal: Raised) -> Finding:
@@ -380,32 +375,3 @@ def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
         raised.rank,
         spoken=raised.logged,
     )
-
-
-def _place(raised: Raised, elsewhere: Phase | None) -> None:
-    """Settle phase and site where the stack was cut and text or position tell more.
-
-    ``elsewhere`` is the phase that cut stacks of other processes tell, where the log tells none.
-    """
-    if raised.phase is Phase.KV_PLAN and raised.process.startswith(_WORKERS):
-        raised.phase = Phase.KV_ALLOC  # only the engine core plans
-        raised.site = site_of(raised.phase, raised.functions)
-    in_start = raised.before in PHASES_AFTER_KV and raised.functions.isdisjoint(LOOPS)
-    if raised.phase is Phase.SERVING and in_start:
-        raised.phase = Phase.WARMUP  # a cut stack: the engine was not ready yet
-        raised.site = site_of(raised.phase, raised.functions)
-    if raised.phase is not None:
-        return
-    after_kv = raised.before not in (Phase.LOAD, Phase.PROFILE)
-    raised.guessed = raised.before is None
-    if "warming up sampler" in raised.whole or "_dummy_sampler_run" in raised.functions:
-        raised.site = Site.SAMPLER
-    elif "warming up pooler" in raised.whole:
-        raised.site = Site.POOLER
-    elif elsewhere is not None and raised.before is None:
-        raised.guessed = False
-        raised.phase, raised.site = elsewhere, site_of(elsewhere, raised.functions)
-        return
-    else:
-        return
-    raised.phase = Phase.WARMUP if after_kv else Phase.PROFILE

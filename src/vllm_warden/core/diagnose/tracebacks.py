@@ -9,6 +9,7 @@ from functools import lru_cache
 from vllm_warden.core.diagnose.flattened import START as _START
 from vllm_warden.core.diagnose.flattened import is_flat, unflattened
 from vllm_warden.core.diagnose.grammar import LogLine
+from vllm_warden.core.diagnose.introductions import FATAL, ends_message, introduced, repr_of
 from vllm_warden.core.diagnose.places import KNOWN, frame_names, phase_of, site_of, source_names
 from vllm_warden.core.model import Phase, Site
 
@@ -32,35 +33,18 @@ _METHOD = re.compile(
     re.DOTALL,
 )
 _TIMED_OUT = re.compile(r"RPC call to (\w{1,60}) timed out")
-_EXCEPTION = re.compile(
-    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}|[a-z]\w{0,80}Error))"
-    r"(?:\(\w{1,60}\))?(?:(?:: |:$)(?P<message>.*))?$",
-    re.DOTALL,
-)
-_BARE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Refused)$")
-_REPR = re.compile(
-    r"(?P<type>(?:\w{1,80}\.){0,8}[A-Z]\w{0,80}Error)\(['\"](?P<message>.*)", re.DOTALL
-)
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _STACK = ("Stack (most recent call first):", "Current thread 0x")
 """What faulthandler prints between a fatal error and the stack of the thread that had it."""
-_FATAL = "Fatal Python error: "
-_NATIVE = re.compile(r"\s{0,8}what\(\):  ?|.{0,240}? terminated with exception: ")
-"""How std::terminate and torch's watchdog threads introduce what a C++ exception said."""
-_VALIDATED = "Value error, "
-"""So pydantic introduces the ValueError that a check of vLLM's configuration raised."""
 _QUOTED = re.compile(r"Worker failed with error '(.{0,4000}?)(?:', please check|$)", re.DOTALL)
 _ENGINE_FILE = re.compile(
     r"vllm/(?:v1/)?(?:engine/(?:core|llm_engine|async_llm_engine)\.py|engine/multiprocessing/"
     r"|worker/|executor/|core/sched|sample/|attention/|spec_decode/)|vllm/model_executor/"
     r"|vllm/distributed/"
 )
-FATAL = "FatalError"
-"""Kind of what faulthandler reports: no exception, but it has a call stack."""
 _FAILED = ("ERROR", "CRITICAL")
 _Key = tuple[str, int | None, bool]
 """Process, process number, and whether its lines are records of a logger."""
-_NOT_TYPES = frozenset({"INFO", "WARNING", "ERROR", "DEBUG", "Process", "Killed", "File", "PC"})
 
 
 @dataclass(slots=True)
@@ -111,17 +95,6 @@ class _Open:
     message: list[str] = field(default_factory=list)
     links: list[_Open] = field(default_factory=list)
     chained: bool = False
-
-
-def exception_of(message: str) -> re.Match[str] | None:
-    """Type and message when the line is an exception as Python prints one."""
-    found = _EXCEPTION.match(message)
-    if not found:
-        return None
-    name = found["type"].rpartition(".")[2]
-    if name in _NOT_TYPES or not (found["message"] is not None or _BARE.search(name)):
-        return None
-    return found if _BARE.search(name) or "." in found["type"] or name == "Exception" else None
 
 
 class Tracebacks:
@@ -218,7 +191,7 @@ class Tracebacks:
             if while_doing["message"]:
                 self._name(current, while_doing["type"], while_doing["message"], line)
             return True
-        found = _introduced(line.message) or _repr_of(line.message)
+        found = introduced(line.message) or repr_of(line.message)
         if found is None:
             self._keep_calls(key, line)
             return False
@@ -238,7 +211,7 @@ class Tracebacks:
     def _inside(self, current: _Open, line: LogLine) -> bool:
         message = line.message
         is_short = len(message) < _REMEMBERED_MAX
-        if found := _known_introduced(message) if is_short else _introduced(message):
+        if found := _known_introduced(message) if is_short else introduced(message):
             self._name(current, *found, line)
         else:
             _take_calls(current.functions, message)
@@ -258,7 +231,7 @@ class Tracebacks:
         if not message:
             return True
         same = line.source == current.first.source and line.level == current.first.level
-        if same and len(current.message) < MESSAGE_LINES_LIMIT and not _ends_message(message):
+        if same and len(current.message) < MESSAGE_LINES_LIMIT and not ends_message(message):
             current.message.append(message)
             return not _looks_separate(message)
         self._close(current)
@@ -285,12 +258,6 @@ class Tracebacks:
             self.cut.append(_raised(last, functions, in_engine, ""))
 
 
-def _ends_message(message: str) -> bool:
-    """Whether another exception begins. NCCL and NIXL write theirs in lower case, and within."""
-    found = exception_of(message)
-    return found is not None and found["type"].rpartition(".")[2][:1].isupper()
-
-
 def _without_repeats(done: list[Raised]) -> list[Raised]:
     """In the order of their lines, what a process raised again left out."""
     seen: set[tuple[str, int | None, str]] = set()
@@ -305,27 +272,6 @@ def _without_repeats(done: list[Raised]) -> list[Raised]:
 
 def _same_record(current: _Open, line: LogLine) -> bool:
     return bool(line.source) and line.source == current.first.source
-
-
-def _introduced(message: str) -> tuple[str, str] | None:
-    """Type and message of an exception: as Python, pydantic, faulthandler or C++ introduce it."""
-    if message.startswith(_FATAL):
-        return FATAL, message[len(_FATAL) :]
-    if message.lstrip().startswith(_VALIDATED):
-        return "ValueError", message.lstrip()[len(_VALIDATED) :].partition(" [type=")[0]
-    if ("what():" in message or "terminated with exception: " in message) and (
-        native := _NATIVE.match(message)
-    ):
-        return "c10.Error", message[native.end() :]
-    if message.startswith((" ", "\t")):
-        return None
-    found = exception_of(message)
-    return (found["type"], found["message"] or "") if found else None
-
-
-def _repr_of(message: str) -> tuple[str, str] | None:
-    found = _REPR.match(message)
-    return (found["type"], found["message"]) if found else None
 
 
 def _take_calls(functions: set[str], source: str) -> None:
@@ -351,7 +297,7 @@ def _frame(message: str) -> tuple[tuple[str, ...], bool] | None:
 _REMEMBERED_MAX = 300
 _known_frame, _known_introduced, _known_calls = (
     lru_cache(maxsize=256)(_frame),
-    lru_cache(maxsize=256)(_introduced),
+    lru_cache(maxsize=256)(introduced),
     lru_cache(maxsize=256)(_calls),
 )
 """Each rank prints the same traceback; what a line of it tells is found out once. Long lines are
