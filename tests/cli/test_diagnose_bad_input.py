@@ -230,3 +230,14 @@ def test_unknown_says_what_was_looked_at_and_what_to_attach(capsys, tmp_path: Pa
     assert "NeverSeenError: of this" in shown
     assert "lines 1 to 3" in shown
     assert "vllm collect-env" in shown
+
+
+def test_a_reader_that_leaves_is_no_bug_and_no_unreadable_log() -> None:
+    command = [sys.executable, "-m", "vllm_warden", "diagnose", "--json", *[str(OOM)] * 3]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        said = child.stderr.read().decode()
+
+    assert (child.returncode, said) == (1, "")

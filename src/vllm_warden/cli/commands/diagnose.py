@@ -94,7 +94,11 @@ def diagnose_command(
         raise click.UsageError("--invocation goes with --unit")
     settings = given_settings(engine)
     sources = _unit_source(unit, invocation) if unit else map(_file_source, files)
-    sys.exit(_Answers(all_runs=all_runs, as_json=as_json, settings=settings).give(sources))
+    answers = _Answers(all_runs=all_runs, as_json=as_json, settings=settings)
+    try:
+        sys.exit(answers.give(sources))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,8 @@ class _Answers:
                 print()
             try:
                 found |= self._one(source)
+            except BrokenPipeError:
+                raise  # whoever reads our answers has gone
             except OSError as error:
                 unreadable = True
                 _complain(source.name, error)
