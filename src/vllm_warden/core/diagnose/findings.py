@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vllm_warden.core.diagnose.admissible import is_admissible, may_be_unnamed_cause
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.diagnose.detect import Allocation, Counted, Prints, RaisedUnder, Raises
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord
@@ -57,15 +58,6 @@ _LINES_EACH = 40
 """Records of many lines share what the records before them left, so that the time for a log grows
 with the number of its records; eight ranks that die at once print some 2,400 lines."""
 
-_ENGINE_LOGGERS = frozenset(
-    {
-        "core.py",
-        "multiproc_executor.py",
-        "engine.py",
-        "multiproc_worker_utils.py",
-        "uniproc_executor.py",
-    }
-)
 _FIRST = (Phase.ARGS, Phase.INIT_DEVICE)
 _STOPS: dict[Phase | None, tuple[str, ...]] = {
     Phase.SERVING: ("Shutting down", "[shutdown] API server: shutdown triggered"),
@@ -161,10 +153,10 @@ def read(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> Read
             continue
         text = one.text
         matches = [row for row, hint in _HINTED if hint in text and row.detect.sees(one)]  # type: ignore[union-attr,arg-type]
-        admitted = [row for row in matches if _admissible(one, row)]
+        admitted = [row for row in matches if is_admissible(one, row)]
         role_after = _is_after(one.line, reader.stopped_at)
         findings += [_finding(row, one, after_stop=role_after) for row in admitted]
-        if not matches and _may_be_unnamed_cause(one) and not role_after:
+        if not matches and may_be_unnamed_cause(one) and not role_after:
             unnamed.append(one)
         if _is_last_word(one, reader):
             last_words.append(one)
@@ -199,7 +191,7 @@ def _is_last_word(raised: Raised, reader: _Reader) -> bool:
 
 
 def _cut(reader: _Reader) -> list[Raised]:
-    cut = [one for one in reader.tracebacks.cut if _may_be_unnamed_cause(one)]
+    cut = [one for one in reader.tracebacks.cut if may_be_unnamed_cause(one)]
     for one in cut:
         place(one, None)
     return [one for one in cut if not _is_after(one.line, reader.stopped_at)]
@@ -330,34 +322,6 @@ def _counted(evidence: Evidence, phase: Phase | None) -> list[Finding]:
             site = site if row.failure is Failure.HOST_OUT_OF_MEMORY else None
             found.append(Finding(row, line, proof, row.role, where, site))
     return found
-
-
-def _admissible(raised: Raised, row: Signature) -> bool:
-    """Whether the row may trust this text: users' words can stand in a log of a serving engine."""
-    if not (raised.logged or raised.bare):
-        return False
-    if raised.before not in _SERVING:
-        return True
-    if row.role is Role.CONSEQUENCE or (isinstance(row.detect, Raises) and row.detect.anywhere):
-        return True
-    return _speaks_for_engine(raised)
-
-
-def _speaks_for_engine(raised: Raised) -> bool:
-    process = raised.process
-    if process.startswith(("APIServer", "ApiServer")):
-        return False
-    if process:
-        return True
-    return raised.logged and (
-        raised.in_engine or (raised.file or "").rpartition("/")[2] in _ENGINE_LOGGERS
-    )
-
-
-def _may_be_unnamed_cause(raised: Raised) -> bool:
-    if not (raised.logged or raised.bare):
-        return False
-    return raised.before not in _SERVING or _speaks_for_engine(raised)
 
 
 def _finding(row: Signature, raised: Raised, *, after_stop: bool) -> Finding:
