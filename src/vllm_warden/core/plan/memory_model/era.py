@@ -46,6 +46,7 @@ class Era:
     sampler_least: float
     sampler_most: float
     graphs: Budgeted
+    is_cpu: bool = False
 
     @property
     def name(self) -> str:
@@ -65,6 +66,7 @@ def era_of(engine: EngineFacts) -> Era:
         sampler_least=least,
         sampler_most=most,
         graphs=_graphs(at),
+        is_cpu=engine.is_cpu is True,
     )
 
 

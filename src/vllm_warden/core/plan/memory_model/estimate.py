@@ -10,9 +10,10 @@ from vllm_warden.core.plan.memory_model.engine_options import EngineOptions
 from vllm_warden.core.plan.memory_model.era import Budgeted, Era
 from vllm_warden.core.plan.memory_model.kv_cache import KvNeeds, kv_needs
 from vllm_warden.core.plan.memory_model.measured import Measured, instead
+from vllm_warden.core.plan.memory_model.measured_peak import carried_peak
 from vllm_warden.core.plan.memory_model.model_shape import ModelShape
 from vllm_warden.core.plan.memory_model.overhead import context, graphs, libraries
-from vllm_warden.core.plan.memory_model.peak import activation_peak, sampler_peak, sampler_rows
+from vllm_warden.core.plan.memory_model.peak import activation_peak, sampler_peak
 from vllm_warden.core.plan.memory_model.rank_weights import Load
 from vllm_warden.core.plan.memory_model.term import Source, Term, joint_uncertainty_bytes, weakest
 from vllm_warden.core.plan.memory_model.weights import Stage, rank_weights
@@ -85,7 +86,9 @@ def _rank(setup: Setup, stage: Stage, *, samples: bool) -> RankEstimate:
     weights = instead(_offloaded(stage.weights, options), measured.weights_bytes)
     activations = activation_peak(shape, options)
     sampler = sampler_peak(shape, options, era) if samples else Term("sampler peak", 0, Source.READ)
-    inside, peak = _peak(activations, sampler, options, measured)
+    activations, sampler, has_libraries = carried_peak(activations, sampler, options, measured)
+    peak = max(activations, sampler, key=lambda term: term.bytes)
+    inside = _inside(peak, has_libraries=has_libraries)
     outside = instead(context(options), measured.context_bytes)
     real = instead(graphs(shape, options, era, stage.layers), measured.graphs_bytes)
     budgeted = instead(_budgeted(real, era), measured.graphs_estimated_bytes)
@@ -133,19 +136,7 @@ def _budgeted(real: Term, era: Era) -> Term:
     return Term(name, real.bytes, real.source, real.uncertainty_bytes, "since vLLM 0.20")
 
 
-def _peak(
-    activations: Term, sampler: Term, options: EngineOptions, measured: Measured
-) -> tuple[Term, Term]:
-    """(libraries, transient peak); a measured peak has the libraries in it."""
-    larger = max(activations, sampler, key=lambda term: term.bytes)
-    inside = libraries()
-    if measured.peak_bytes is None:
-        return inside, larger
-    rows, tokens = measured.peak_seqs, measured.peak_tokens
-    same_rows = rows is None or min(rows, tokens or rows) == sampler_rows(options)
-    same_tokens = tokens is None or tokens == options.max_num_batched_tokens
-    if same_rows and same_tokens:
-        note = "an earlier attempt with these sequences and tokens, libraries included"
-        peak = Term(larger.name, int(measured.peak_bytes), Source.MEASURED, 20 << 20, note)
-        return Term(inside.name, 0, Source.MEASURED, 0, "in the peak"), peak
-    return inside, larger
+def _inside(peak: Term, *, has_libraries: bool) -> Term:
+    """Libraries; those of a measured peak are in it."""
+    name = libraries().name
+    return Term(name, 0, peak.source, 0, "in the peak") if has_libraries else libraries()
