@@ -100,6 +100,7 @@ def test_the_phase_does_not_follow_a_request_record() -> None:
         tracker.feed(line)
     tracker.feed("INFO 11-29 16:10:00 [logger.py:43] Shutting down")
     tracker.feed("(APIServer pid=1) INFO 11-29 16:10:00 [entrypoints/logger.py:43] Shutting down")
+    tracker.feed("(APIServer pid=1) ERROR 11-29 16:10:00 [serving_chat.py:237] Shutting down")
     assert tracker.phase is Phase.SERVING
 
 
@@ -155,3 +156,23 @@ def test_only_a_record_of_the_engine_begins_a_run(text: str) -> None:
     _, count = last_run(records(args, *UP, *CRASH, text))
     assert count == 1
     assert last_run(records(args, *UP, *CRASH, args))[1] == 2
+
+
+@pytest.mark.parametrize(
+    "stop", ["INFO:     Shutting down", "(Worker pid=3) INFO:     Shutting down"]
+)
+def test_only_the_server_that_came_up_says_that_it_stops(stop: str) -> None:
+    tag = "(APIServer pid=1) "
+    up = [tag + line for line in UP]
+    core = [f"(EngineCore_DP0 pid=2) {line}" for line in CRASH]
+    assert of(*up, stop, *core).failure is Failure.ILLEGAL_MEMORY_ACCESS
+    assert of(*up, tag + "INFO:     Shutting down", *core).failure is Failure.KILLED_BY_SIGNAL
+
+
+def test_a_usage_without_an_error_begins_no_run() -> None:
+    args = "INFO 11-29 16:00:00 [api_utils.py:1] non-default args: {}"
+    usage = "usage: vllm serve [model_tag] [options]"
+    refused = "vllm serve: error: unrecognized arguments: --turbo"
+    assert last_run(records(args, *UP, *CRASH, usage, "a word of a user"))[1] == 1
+    last, count = last_run(records(args, *UP, *CRASH, usage, refused))
+    assert (count, [record.text for record in last][-2:]) == (2, [usage, refused])

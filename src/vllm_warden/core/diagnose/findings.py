@@ -212,6 +212,7 @@ class _Reader:
         self.counts: Counter[str] = Counter()
         self.stopped_at: int | None = None
         self.ended_orderly = False
+        self.servers: set[str] = set()
         self.quotes = Quotes()
         self.silence = Silence()
         self.text_records = 0
@@ -268,6 +269,10 @@ class _Reader:
 
     def _watch_for_stop(self, line: LogLine, before: Phase | None) -> None:
         message = line.message
+        if message.startswith("Application startup complete"):
+            self.servers.add(line.process)
+        if self.servers and line.process not in self.servers:
+            return  # what another process prints stops no server
         if message.startswith("Application shutdown complete"):
             self.ended_orderly = True
         if self.stopped_at is not None or before not in _STOPS:

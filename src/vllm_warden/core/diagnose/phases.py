@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from vllm_warden.core.diagnose.quoted import prints_requests
 from vllm_warden.core.model import Phase
 
 ORDER = {phase: place for place, phase in enumerate(Phase)}
@@ -15,8 +16,6 @@ _LOOK_AT = 400
 """Characters of a line that can hold a marker: markers begin a message."""
 
 _MESSAGE = re.compile(r"\.py:\d{1,6}\] (?:\[[\w .-]{1,40}\] )?|: {4,6}")
-_QUOTING = ("[logger", "/logger", "request_logger", "dump_input")
-"""Files that print what users sent, see ``quoted``."""
 _SIZE = r"(-?\d{1,12}(?:\.\d{1,20})?)"
 
 _MARKERS: tuple[tuple[str, Phase, str | None], ...] = (
@@ -123,7 +122,8 @@ class PhaseTracker:
             text = text.rpartition("\r")[2] or text
         found = _MESSAGE.search(text, 0, _LOOK_AT)
         if found:
-            if text.endswith(_QUOTING, 0, found.start()):
+            file = text[: found.start()].rpartition("[")[2]
+            if prints_requests(f"{file}.py"):
                 return None
             return self.feed_message(text[found.end() :])
         if text.startswith(_NOT_HEADERED) or ") Loading safe" in text or ") Capturing" in text:

@@ -52,13 +52,14 @@ class Quotes:
 
 
 @lru_cache(maxsize=512)
-def _prints_requests(file: str) -> bool:
+def prints_requests(file: str) -> bool:
+    """True for a file of vLLM (as its records name it) that quotes users."""
     return _FILES.fullmatch(file.rpartition("/")[2]) is not None
 
 
 def is_quotation(line: LogLine) -> bool:
     """True for a line that begins a record of a request, or has the head of one."""
-    if line.file is not None and _prints_requests(line.file):
+    if line.file is not None and prints_requests(line.file):
         return True
     return line.message.startswith(("Rec", "Req", "Gen", "Add", "Dum")) and bool(
         _BEGINS.match(line.message)

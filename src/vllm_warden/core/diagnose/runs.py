@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from vllm_warden.core.diagnose.evidence import LogRecord
 from vllm_warden.core.diagnose.grammar import LogLine, parse
@@ -70,7 +71,7 @@ class _Runs:
         held: deque[LogRecord] = deque()
         has_begun = False
         while (record := self._next()) is not None:
-            if begins_run(record):
+            if begins_run(record) and (not has_begun or self._is_meant(record)):
                 if has_begun:
                     before = _before(held, record)
                     for _ in range(len(held) - len(before)):
@@ -86,6 +87,14 @@ class _Runs:
             if len(held) > BEFORE_MAX:
                 yield held.popleft()
         yield from held
+
+    def _is_meant(self, begin: LogRecord) -> bool:
+        """A usage alone begins nothing: argparse says an error right behind it."""
+        if _ARGUMENTS in begin.text:
+            return True
+        while len(self._ahead) < BEFORE_MAX and (record := next(self._records, None)):
+            self._ahead.append(record)
+        return any(": error: " in record.text for record in islice(self._ahead, BEFORE_MAX))
 
     def _next(self) -> LogRecord | None:
         return self._ahead.popleft() if self._ahead else next(self._records, None)
