@@ -140,7 +140,7 @@ def _trust_every_logger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Quotes, "hold", lambda _self, _line: False)
     monkeypatch.setattr(asked, "is_quotation", lambda _line: False)
     monkeypatch.setattr(runs, "is_quotation", lambda _line: False)
-    monkeypatch.setattr(findings, "_admissible", lambda _raised, _row: True)
+    monkeypatch.setattr(findings, "is_admissible", lambda _raised, _row: True)
     monkeypatch.setattr(findings._Reader, "_is_json_log", lambda _self, _text: True)
     monkeypatch.setattr(Tracebacks, "finish", all_logged)
     monkeypatch.setattr(Prints, "sees", at_any_level)
