@@ -37,7 +37,7 @@ def test_the_end_of_a_log_gives_the_right_answer_or_none_and_no_harmful_advice(
             else advise(found, Evidence((), settings=settings))
         )
         marks = judge(label, document(found), decision)
-        is_open = marks.said in ("unknown", "none") and label["failure"] != "none"
+        is_open = marks.said in ("unknown", "none")
         if marks.harm or not (marks.said == marks.truth or is_open):
             wrong[label["id"]] = (marks.said, marks.harm)
     assert set(wrong) <= FALSE_ROOT, wrong
