@@ -17,14 +17,21 @@ ABOUT_EQUAL = 0.05
 
 
 def plan_text(
-    title: str, plan: MemoryPlan, limits: Limits, layouts: Sequence[LayoutVerdict], style: Style
+    title: str,
+    plan: MemoryPlan,
+    limits: Limits,
+    layouts: Sequence[LayoutVerdict],
+    *,
+    refused: Sequence[str],
+    style: Style,
 ) -> list[str]:
+    """The whole answer; ``refused`` are vLLM's reasons against the layout that was asked."""
     return [
         *_head(title, plan, style),
         "",
         *_table(plan, style),
         "",
-        *_verdict(plan, style),
+        *(_refused(refused, style) if refused else _verdict(plan, style)),
         *_cache(plan, style),
         *_limits(plan, limits, style),
         "",
@@ -89,6 +96,11 @@ def _row(name: str, size_bytes: int, uncertainty_bytes: int, source: str, style:
     doubt = f"{uncertainty_bytes / GIB:.2f}" if uncertainty_bytes else ""
     line = f"  {name:<30}{size_bytes / GIB:>8.2f}{doubt:>7}  {source}"
     return cut(line.rstrip(), style.width)
+
+
+def _refused(reasons: Sequence[str], style: Style) -> Iterator[str]:
+    for reason in reasons:
+        yield from _wrapped(f"vLLM refuses this layout: {reason}", style, "red", "bold")
 
 
 def _verdict(plan: MemoryPlan, style: Style) -> Iterator[str]:

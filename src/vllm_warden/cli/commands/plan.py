@@ -111,8 +111,8 @@ def plan_command(
         print(json.dumps(document))
     else:
         style = style_of_stdout()
-        lines = plan_text(asked.title, plan, limits, layouts, style)
-        notes = [*files.problems, *(f"vLLM refuses this layout: {reason}" for reason in refused)]
+        lines = plan_text(asked.title, plan, limits, layouts, refused=refused, style=style)
+        notes = list(files.problems)
         if host.remark != "as given":
             notes.append(f"GPUs: {host.remark}")
         for note in notes:

@@ -30,12 +30,11 @@ class Limits:
 
 
 def find_limits(plan: MemoryPlan) -> Limits:
-    """Each knob by itself, the others as asked but for the utilization, which is the safe one."""
+    """Each knob by itself, the others as asked; the utilization is the safe one for all."""
     utilization = safe_utilization(plan)
     if utilization is None:
         return Limits(None, None, None)
-    asked = min(utilization, plan.setup.options.utilization)
-    setup = _with(plan.setup, utilization=asked)
+    setup = _with(plan.setup, utilization=utilization)
     safe = plan_memory(setup)
     of_model = setup.model.shape.max_position
     longest = _longest(safe, of_model or LENGTH_LIMIT)
