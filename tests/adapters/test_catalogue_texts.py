@@ -51,13 +51,19 @@ def test_texts_are_found_as_the_engine_prints_them(engine: Path) -> None:
 def test_what_is_not_printed_is_named(engine: Path) -> None:
     found = lacking(
         [str(engine)],
-        ("a text in two pieces", "Engine core is only mentioned", "Worker process"),
+        (
+            "a text in two pieces",
+            "Engine core is only mentioned",
+            "Worker process",
+            "Worker proc has met an end that nobody prints",
+        ),
         ("init_device", "capture_model", "init"),
     )
     assert found.absent == {
         "a text in two pieces",
         "Engine core is only mentioned",
         "Worker process",
+        "Worker proc has met an end that nobody prints",
         "init",
     }
     assert found == Lacking("0.15.1", str(engine.parent / "packages/vllm"), found.absent)

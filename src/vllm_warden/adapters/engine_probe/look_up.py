@@ -18,7 +18,7 @@ _JOINED = re.compile(rb"([\"'])[ \t]*\\?\s*\n\s*[rfbuRFBU]{0,2}\1")
 _QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.){6,}\"|'(?:[^'\\\n]|\\.){6,}'")
 _NAMED = re.compile(rb"(?:def|class) (\w+)[(:]")
 _LEAST = 10
-"""Characters of a text that must stand before or behind a value that the engine fills in."""
+"""Characters of a text, and half of it, must stand before or behind a value that is filled in."""
 
 
 def tree() -> str:
@@ -55,7 +55,7 @@ def _begins_somewhere(whole: bytes, wanted: bytes) -> bool:
     for found in re.finditer(re.escape(wanted[:_LEAST]), whole):
         there = whole[found.start() : found.start() + len(wanted)]
         common = _common(there, wanted)
-        if there[common : common + 1] in (b"{", b"%"):
+        if 2 * common >= len(wanted) and there[common : common + 1] in (b"{", b"%"):
             return True
     return False
 
@@ -64,7 +64,8 @@ def _ends_somewhere(whole: bytes, wanted: bytes) -> bool:
     for found in re.finditer(re.escape(wanted[-_LEAST:]), whole):
         there = whole[max(0, found.end() - len(wanted)) : found.end()]
         common = _common(there[::-1], wanted[::-1])
-        if there[: len(there) - common].endswith((b"}", b"%s", b"%d")):
+        value = there[: len(there) - common].endswith((b"}", b"%s", b"%d"))
+        if value and 2 * common >= len(wanted):
             return True
     return False
 
