@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,16 +44,16 @@ def ask_as(uid: int, path: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def open_server(start_server, tmp_path_factory, monkeypatch):
+def open_server(start_server, monkeypatch):
     """A socket that every local user may connect to, so that only the API decides."""
     if not AS_ROOT:
         monkeypatch.setattr("os.geteuid", lambda: OTHER + 1)
-    directory = tmp_path_factory.mktemp("open")
-    for parent in (directory, directory.parent, directory.parent.parent):
-        parent.chmod(0o755)
-    server = start_server(path=directory / "api.sock")
-    Path(server.path).chmod(0o666)
-    return server
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        server = start_server(path=directory / "api.sock")
+        Path(server.path).chmod(0o666)
+        yield server
 
 
 def test_another_user_may_read_but_not_change(open_server):
