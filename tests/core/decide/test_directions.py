@@ -53,12 +53,16 @@ def test_nothing_moves_out_of_bounds_upwards_or_without_memory_failure(
         assert float(str(change.after)) < float(str(change.before))
 
 
-def test_sampler_oom_in_profiling_lowers_sequences_by_what_fits_beside_the_weights() -> None:
+def test_sampler_oom_in_profiling_leaves_room_for_the_next_wall_as_well() -> None:
     decision = decide(oom(Phase.PROFILE, Site.SAMPLER, weights_bytes=int(85 * GIB)))
 
-    # (92.5 - 85) / 1.08 GiB over 200064 x 50 bytes, in steps of 16
-    assert changed(decision) == {"max_num_seqs": 736}
-    assert any(one.setting == "gpu_memory_utilization" for one in decision.useless)
+    # budget: 92.5 - 1.5 graphs - (0.3 + 0.04 x 7.5) = 90.4 GiB; less weights and 64 MiB 5.33 GiB
+    # for the batch: over 1.07 x 200064 x 50 bytes 535 rows; forward (5.33 - 0.3) / 7.2 of 8192
+    assert changed(decision) == {
+        "gpu_memory_utilization": 0.9456,
+        "max_num_seqs": 528,
+        "max_num_batched_tokens": 5632,
+    }
 
 
 def test_sampler_oom_in_profiling_without_numbers_takes_a_quarter_never_a_half() -> None:
@@ -248,7 +252,8 @@ def test_sampler_dominated_peaks_give_their_bytes_to_the_cache() -> None:
         )
     )
 
-    assert changed(decision) == {"max_num_seqs": 800}
+    # 3 - 5 GiB and 64 MiB less of the peak, 9.54 GiB: 802 rows; the forward pass may be as large
+    assert changed(decision) == {"max_num_seqs": 800, "max_num_batched_tokens": 6144}
 
 
 @pytest.mark.parametrize(

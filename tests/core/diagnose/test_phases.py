@@ -98,3 +98,12 @@ def test_a_head_that_was_seen_before_hides_no_marker():
         assert tracker.feed(head + message) is Phase.LOAD
     assert PhaseTracker().feed("x] " + head + "Starting to load model m") is Phase.LOAD
     assert PhaseTracker().feed("INFO:     Application startup complete. [x] y") is Phase.SERVING
+
+
+def test_how_many_graphs_were_captured_is_read_off_the_last_progress_bar() -> None:
+    tracker = PhaseTracker()
+    head = "(EngineCore_DP0 pid=9) Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): "
+    tracker.feed(head + " 0%|          | 0/51 [00:00<?, ?it/s]")
+    tracker.feed(head + "43%|████▎     | 22/51 [00:09<00:06,  2.31it/s]")
+
+    assert (tracker.facts.graphs_captured, tracker.facts.graphs_sizes) == (22, 51)

@@ -1,104 +1,157 @@
 """Running out of memory once the KV cache exists: the budget has to leave more room.
 
-The identity: whatever vLLM did not budget must fit beside the budget, for any number of
-sequences and batched tokens, because vLLM itself sets aside the peak of the settings it boots
-with. So   utilization x total <= H - (G - Ghat) - margin,   H = free + allocated of the torch
-text, G the real and Ghat the budgeted bytes of CUDA graphs.
+How much is the identity's answer (``budget``). Sequences follow in the same relaunch where the
+sampler's trial run had reserved bytes that the smaller cache can use better.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from vllm_warden.core.decide import budget as terms
+from vllm_warden.core.decide.budget import Budget
 from vllm_warden.core.decide.case import Case
-from vllm_warden.core.decide.decision import Useless
-from vllm_warden.core.decide.proposal import Proposal, Target, gib, lower
-from vllm_warden.core.model import GIB, MIB, Phase
+from vllm_warden.core.decide.choice import Choice, Room, choose
+from vllm_warden.core.decide.neighbours import waits_for_neighbour
+from vllm_warden.core.decide.peak import measured
+from vllm_warden.core.decide.proposal import Proposal, Target, changes_to, gib, lower
+from vllm_warden.core.decide.request_size import request_of, token_bytes
+from vllm_warden.core.decide.useless import CACHE_IGNORES_LENGTH, SEQUENCES_ALONE
+from vllm_warden.core.model import MIB, Phase
 
-MARGIN_BYTES = 0.3 * GIB
-MARGIN_PEAK_FRACTION = 0.04
-MARGIN_UNKNOWN_PEAK_BYTES = 0.7 * GIB
-"""Margins as tuned in a simulation of 2,400 start-ups: 300-500 MiB is the knee of the curve."""
 STEP_BACK_BYTES = 300 * MIB
 """Never above what failed, less this: the same budget would fail the same way."""
 BLIND_STEP = 0.05
 """Without numbers; in the same simulation one step of 0.05 cured 96-100 % of these failures."""
-ASSUMED_GRAPHS_BYTES = 1.5 * GIB
-"""CUDA graphs of a model whose capture was not seen to its end."""
-
-SEQUENCES_ALONE = Useless(
-    "max_num_seqs",
-    "alone it frees nothing after the KV cache exists: vLLM gives the freed bytes to the cache",
+REASON = "the KV cache left too little room for what vLLM allocates after it"
+OPTIONS = (
+    "lower gpu_memory_utilization, or the bound adapt.gpu_memory_utilization.min",
+    "free memory held by other processes on these GPUs",
+    "capture fewer CUDA graphs (max_cudagraph_capture_size)",
 )
-SHORTER_CONTEXT = Useless("max_model_len", "the size of the KV cache does not depend on it")
 
 
 def leave_more_room(case: Case) -> Proposal:
     """Lower the budget (utilization, or the fixed KV bytes) by what the numbers ask for."""
-    useless = (SEQUENCES_ALONE, SHORTER_CONTEXT)
-    options = (
-        "lower gpu_memory_utilization, or the bound adapt.gpu_memory_utilization.min",
-        "free memory held by other processes on these GPUs",
-        "capture fewer CUDA graphs (max_cudagraph_capture_size)",
-    )
-    reason = "the KV cache left too little room for what vLLM allocates after it"
     if case.now("kv_cache_memory_bytes") is not None:
         return lower(
-            case, _smaller_kv(case), reason=reason, useless=(SHORTER_CONTEXT,), options=options
+            case,
+            smaller_kv(case),
+            reason=REASON,
+            useless=(CACHE_IGNORES_LENGTH,),
+            options=OPTIONS,
         )
-    return lower(case, _utilization(case), reason=reason, useless=useless, options=options)
+    neighbour = waits_for_neighbour(case)
+    if neighbour is not None:
+        return neighbour
+    return with_sequences(case, lowered(case, by_identity(case), REASON))
 
 
-def _utilization(case: Case) -> Target:
+def lowered(case: Case, target: Target, reason: str) -> Proposal:
+    """A smaller budget, and what does not help with it."""
+    useless = (SEQUENCES_ALONE, CACHE_IGNORES_LENGTH)
+    return lower(case, target, reason=reason, useless=useless, options=OPTIONS)
+
+
+def by_identity(case: Case) -> Target:
+    """What utilization may be, by the identity and below all that failed before."""
     now = case.now("gpu_memory_utilization") or 0.0
     free, allocated = case.figure("free_bytes"), case.figure("allocated_bytes")
-    total = case.figure("total_bytes")
+    total = terms.total_bytes(case)
     if free is None or allocated is None or not total:
         lines: tuple[str, ...] = (
             f"the log has no free and total memory: one step of {BLIND_STEP} from {now:g}",
         )
-        value = round(now - BLIND_STEP, 4)
-        return Target("gpu_memory_utilization", value, lines, exact=False, blind=True)
-    graphs, estimate = _graph_bytes(case), case.figure("graphs_estimated_bytes") or 0.0
-    margin = _margin(case, now * total)
-    usable = free + allocated
-    room = usable - (graphs - estimate) - margin
-    ceiling = now * total - STEP_BACK_BYTES
-    value = math.floor(min(room, ceiling) / total * 10_000) / 10_000
+        return Target(
+            "gpu_memory_utilization", round(now - BLIND_STEP, 4), lines, exact=False, blind=True
+        )
+    found = terms.budget_of(case)
+    graphs, is_measured = terms.real_graphs(case)
+    outside = terms.unbudgeted(graphs, terms.estimated_graphs(case))
+    margin = terms.margin(None if found is None else found.peak)
+    usable = terms.usable(free, allocated)
+    room = terms.room(usable, outside, margin)
+    ceiling = _ceiling(case, now) * total
+    value = fraction_of(min(room, ceiling), total)
     lines = (
         (
             f"usable by torch: {gib(free)} free + {gib(allocated)} allocated = {gib(usable)} "
             f"of {gib(total)}"
         ),
+        *_peak_line(found),
         (
-            f"minus CUDA graphs outside the budget {gib(graphs - estimate)}, margin {gib(margin)}"
+            f"minus CUDA graphs outside the budget {gib(outside)}, margin {gib(margin)}"
             f" = {gib(room)} for the budget; it was {gib(now * total)}"
         ),
         f"{gib(min(room, ceiling))} / {gib(total)} = {value:.4f}",
     )
-    return Target("gpu_memory_utilization", value, lines, exact=True)
+    return Target("gpu_memory_utilization", value, lines, exact=is_measured)
 
 
-def _graph_bytes(case: Case) -> float:
-    real = case.figure("graphs_bytes")
-    if real is not None:
-        return real
-    pools = case.figure("private_pools_bytes") or 0.0
-    if case.diagnosis.phase is Phase.CUDAGRAPH:
-        return max(2 * pools, ASSUMED_GRAPHS_BYTES)
-    return pools
+def fraction_of(size: float, total: float) -> float:
+    """Utilization in four decimals, down; what is whole but for the float's error stays."""
+    return math.floor(size / total * 10_000 + 1e-6) / 10_000
 
 
-def _margin(case: Case, budget_bytes: float) -> float:
-    weights, available = case.figure("weights_bytes"), case.figure("available_kv_bytes")
-    if weights is None or available is None:
-        return MARGIN_UNKNOWN_PEAK_BYTES
-    estimate = case.figure("graphs_estimated_bytes") or 0.0
-    peak = max(0.0, budget_bytes - weights - available - estimate)
-    return MARGIN_BYTES + MARGIN_PEAK_FRACTION * peak
+def _peak_line(found: Budget | None) -> tuple[str, ...]:
+    if found is None:
+        return ()
+    return (
+        (
+            f"measured peak: budget {gib(found.requested)} - weights {gib(found.weights)} - KV "
+            f"cache {gib(found.available)} - estimated graphs {gib(found.estimate)} = "
+            f"{gib(found.peak)}"
+        ),
+    )
 
 
-def _smaller_kv(case: Case) -> Target:
+def _ceiling(case: Case, now: float) -> float:
+    """In parts of the GPU. While the cache is allocated it is others that grew: no measure."""
+    total = terms.total_bytes(case) or 1.0
+    if case.diagnosis.phase is Phase.KV_ALLOC and case.figure("other_processes_bytes"):
+        return now
+    worst = terms.least_known_bad(case)
+    return min(now, now if worst is None else worst) - STEP_BACK_BYTES / total
+
+
+def with_sequences(case: Case, proposal: Proposal) -> Proposal:
+    """Let the smaller budget be shared anew between cache and peak, where that is worth it."""
+    found = terms.budget_of(case)
+    values = {change.setting: change.after for change in proposal.changes}
+    value = values.get("gpu_memory_utilization")
+    if found is None or not isinstance(value, float):
+        return proposal
+    peak = measured(case, found.peak)
+    pool = value * found.total - found.weights - found.estimate
+    expected = replace(proposal, kv_bytes_after=pool - found.peak)
+    if peak is None:
+        return expected
+    choice = choose(case, Room(pool, request_of(case), token_bytes(case)), peak)
+    changes = changes_to(
+        case, {"max_num_seqs": choice.sequences, "max_num_batched_tokens": choice.tokens}
+    )
+    if not changes or not choice.fits:
+        return expected
+    return replace(
+        proposal,
+        changes=(*proposal.changes, *changes),
+        arithmetic=(*proposal.arithmetic, *_shared(pool, choice)),
+        kv_bytes_after=choice.cache,
+    )
+
+
+def _shared(pool: float, choice: Choice) -> tuple[str, ...]:
+    return (
+        (
+            f"cache and profiled batch share {gib(pool)}: with {choice.sequences} sequences "
+            f"and {choice.tokens} batched tokens the batch takes {gib(choice.peak)}, the cache "
+            f"{gib(choice.cache)}"
+        ),
+    )
+
+
+def smaller_kv(case: Case) -> Target:
     """With a fixed KV size nothing flows back to the cache, so the shortfall itself is taken."""
     now = case.now("kv_cache_memory_bytes") or 0.0
     tried, free = case.figure("tried_bytes"), case.figure("free_bytes")
@@ -107,11 +160,11 @@ def _smaller_kv(case: Case) -> Target:
             f"no free memory is known: three quarters of the fixed {gib(now)}",
         )
         return Target("kv_cache_memory_bytes", int(now * 3 / 4), lines, exact=False, blind=True)
-    missing = max(0.0, tried - free) + MARGIN_UNKNOWN_PEAK_BYTES
+    missing = max(0.0, tried - free) + terms.MARGIN_UNKNOWN_PEAK_BYTES
     lines = (
         (
             f"tried {gib(tried)} with {gib(free)} free; with a margin of "
-            f"{gib(MARGIN_UNKNOWN_PEAK_BYTES)} at least {gib(missing)} are missing"
+            f"{gib(terms.MARGIN_UNKNOWN_PEAK_BYTES)} at least {gib(missing)} are missing"
         ),
         f"{gib(now)} - {gib(missing)} = {gib(now - missing)}",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from vllm_warden.core.decide.knobs import Range, allowed_ranges, effective
 from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.observation import Observation
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import HostLimits
 from vllm_warden.core.model import Settings
@@ -19,6 +20,8 @@ class Case:
 
     ``in_force`` are the settings that the dead attempt ran with, ``asked`` the configured ones,
     ``defaults`` the engine's for what neither names. ``has_gpus`` False is a CPU engine.
+    ``free_at_launch_bytes`` is the least that was free on one of its GPUs when it was launched;
+    ``observations`` are earlier deaths, oldest first.
     """
 
     diagnosis: Diagnosis
@@ -33,6 +36,8 @@ class Case:
     limits: HostLimits = field(default_factory=HostLimits)
     has_gpus: bool = True
     gpu_total_bytes: int | None = None
+    free_at_launch_bytes: int | None = None
+    observations: Sequence[Observation] = ()
     ledger: Sequence[LedgerEntry] = ()
     jitter_fraction: float = 0.0
 

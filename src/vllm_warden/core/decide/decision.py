@@ -47,6 +47,8 @@ class Price:
 
     sequences_before: int | None = None
     sequences_after: int | None = None
+    kv_tokens_before: int | None = None
+    kv_tokens_after: int | None = None
     kv_bytes_lost: int | None = None
     max_model_len_before: int | None = None
     max_model_len_after: int | None = None

@@ -7,23 +7,19 @@ from dataclasses import replace
 from vllm_warden.core.decide.after_kv import leave_more_room
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Remedy, Useless
+from vllm_warden.core.decide.profiled_batch import fitted
 from vllm_warden.core.decide.proposal import Proposal, Target, gib, lower, round_down
 from vllm_warden.core.decide.sampler import fewer_sequences
-from vllm_warden.core.model import GIB, PHASES_AFTER_KV, Confidence, Phase, Site
+from vllm_warden.core.decide.serving import under_load
+from vllm_warden.core.decide.useless import PEAK_IGNORES_LENGTH, UTILIZATION_SIZES_KV
+from vllm_warden.core.model import PHASES_AFTER_KV, Confidence, Phase, Site
 
-SERVING_STEP_FRACTION = 0.02
-SERVING_MARGIN_BYTES = 0.5 * GIB
-UTILIZATION_SIZES_KV = Useless(
-    "gpu_memory_utilization",
-    "it only sizes the KV cache, which does not exist yet in this phase",
-)
 FEWER_ITEMS = ("a lower limit_mm_per_prompt, or smaller images or videos",)
 """The encoder's trial batch has as many items as the batched tokens and this limit allow."""
 LARGEST_CAPTURED = 512
 BATCHED_TOKENS = Useless(
     "max_num_batched_tokens", "graphs are captured for small batches, whatever the largest batch is"
 )
-SHORTER_CONTEXT = Useless("max_model_len", "neither weights nor the profiled batch depend on it")
 
 
 def out_of_memory(case: Case) -> Proposal:
@@ -51,7 +47,7 @@ def _by_phase(case: Case) -> Proposal:
     if phase in PHASES_AFTER_KV:
         return _after_kv(case) if case.has_gpus else _host_after_kv(case)
     if phase is Phase.SERVING:
-        return _serving(case)
+        return under_load(case)
     return Proposal(
         Remedy.RELAUNCH, "memory ran out, but the log does not show in which phase: no knob is sure"
     )
@@ -70,7 +66,7 @@ def _nothing_loaded_yet() -> Proposal:
         Remedy.WAIT,
         "nothing of this engine lies on the GPU yet: something else holds its memory, and the "
         "same start may work once that is gone",
-        useless=(UTILIZATION_SIZES_KV, SHORTER_CONTEXT),
+        useless=(UTILIZATION_SIZES_KV, PEAK_IGNORES_LENGTH),
         options=("stop what holds the memory",),
     )
 
@@ -85,7 +81,7 @@ def _weights_do_not_fit(case: Case) -> Proposal:
         return Proposal(
             Remedy.WAIT,
             "other processes hold memory of this GPU: the same start may work once they are gone",
-            useless=(UTILIZATION_SIZES_KV, SHORTER_CONTEXT),
+            useless=(UTILIZATION_SIZES_KV, PEAK_IGNORES_LENGTH),
             arithmetic=arithmetic,
         )
     reason = (
@@ -98,7 +94,7 @@ def _weights_do_not_fit(case: Case) -> Proposal:
         reason,
         useless=(
             UTILIZATION_SIZES_KV,
-            SHORTER_CONTEXT,
+            PEAK_IGNORES_LENGTH,
             Useless("max_num_seqs", "the weights are loaded before any sequence exists"),
             Useless("enable_expert_parallel", "it spreads experts over the same GPUs, adding none"),
         ),
@@ -113,10 +109,29 @@ def _weights_do_not_fit(case: Case) -> Proposal:
     )
 
 
+SAMPLER_REASON = (
+    "the sampler of the profiling run needs memory for every sequence times the vocabulary"
+)
+
+
 def _smaller_sampler(case: Case) -> Proposal:
+    proposal = fitted(case, by_sampler=True, reason=SAMPLER_REASON) if case.has_gpus else None
+    if proposal is None:
+        return _fewer_sequences(case)
+    return _unless_moved(proposal)
+
+
+def _unless_moved(proposal: Proposal) -> Proposal:
+    """Utilization sizes no cache yet; where it moves, it is for the walls after this one."""
+    if any(change.setting == "gpu_memory_utilization" for change in proposal.changes):
+        return proposal
+    return replace(proposal, useless=(UTILIZATION_SIZES_KV, *proposal.useless))
+
+
+def _fewer_sequences(case: Case) -> Proposal:
     target = fewer_sequences(case)
-    useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT)
-    reason = "the sampler of the profiling run needs memory for every sequence times the vocabulary"
+    useless = (UTILIZATION_SIZES_KV, PEAK_IGNORES_LENGTH)
+    reason = SAMPLER_REASON
     if target is None:
         return Proposal(Remedy.HOLD, f"{reason}; max_num_seqs is not known", useless=useless)
     return lower(
@@ -130,15 +145,15 @@ def _smaller_sampler(case: Case) -> Proposal:
 
 def _sampler_before_or_after_kv(case: Case) -> Proposal:
     """The same words come from both phases; together both changes help in either."""
-    budget, fewer = leave_more_room(case), _smaller_sampler(case)
+    budget, fewer = leave_more_room(case), _fewer_sequences(case)
     if fewer.remedy is not Remedy.RELAUNCH_WITH or budget.remedy is not Remedy.RELAUNCH_WITH:
         return fewer
     return replace(
         fewer,
         reason="the sampler ran out of memory, and the log does not show whether before the KV "
         "cache existed or after: fewer sequences help before, a smaller budget after",
-        changes=(*budget.changes, *fewer.changes),
-        useless=(SHORTER_CONTEXT,),
+        changes=(*budget.changes[:1], *fewer.changes),
+        useless=(PEAK_IGNORES_LENGTH,),
         arithmetic=(*budget.arithmetic, *fewer.arithmetic),
         options=(*budget.options, *fewer.options),
         blind=budget.blind or fewer.blind,
@@ -146,7 +161,7 @@ def _sampler_before_or_after_kv(case: Case) -> Proposal:
 
 
 def _smaller_batch(case: Case) -> Proposal:
-    useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT)
+    useless = (UTILIZATION_SIZES_KV, PEAK_IGNORES_LENGTH)
     reason = "the forward pass of the profiling run does not fit beside the weights"
     if case.diagnosis.site is Site.LORA:
         return Proposal(
@@ -157,6 +172,10 @@ def _smaller_batch(case: Case) -> Proposal:
         )
     if case.diagnosis.site is Site.CUDA_GRAPHS:
         return _smaller_graphs(case)
+    if case.diagnosis.site is not Site.ENCODER and case.has_gpus:
+        proposal = fitted(case, by_sampler=False, reason=reason)
+        if proposal is not None:
+            return _unless_moved(proposal)
     tokens = case.now("max_num_batched_tokens")
     sequences = case.now("max_num_seqs") or 0
     if tokens is None:
@@ -181,7 +200,7 @@ def _smaller_batch(case: Case) -> Proposal:
 
 def _smaller_graphs(case: Case) -> Proposal:
     """Captured batches end at twice max_num_seqs, and at 512 (vLLM 0.13 and later)."""
-    useless = (UTILIZATION_SIZES_KV, SHORTER_CONTEXT, BATCHED_TOKENS)
+    useless = (UTILIZATION_SIZES_KV, PEAK_IGNORES_LENGTH, BATCHED_TOKENS)
     reason = "the trial capture of the largest CUDA graphs does not fit beside the weights"
     options = (
         "fewer or smaller captured sizes (max_cudagraph_capture_size)",
@@ -209,7 +228,7 @@ def _host_after_kv(case: Case) -> Proposal:
         return Proposal(
             Remedy.HOLD,
             f"{reason}; its size is set outside the engine's options",
-            useless=(SHORTER_CONTEXT,),
+            useless=(PEAK_IGNORES_LENGTH,),
             options=options,
         )
     half = int(now / 2)
@@ -223,39 +242,6 @@ def _host_after_kv(case: Case) -> Proposal:
             blind=True,
         ),
         reason=reason,
-        useless=(SHORTER_CONTEXT,),
+        useless=(PEAK_IGNORES_LENGTH,),
         options=options,
-    )
-
-
-def _serving(case: Case) -> Proposal:
-    """The first one after the soak relaunches unchanged; a second within a day may adapt."""
-    day = 24 * 3600
-    again = any(
-        entry.failure is case.diagnosis.failure
-        and entry.phase is Phase.SERVING
-        and case.entry.at_seconds - entry.at_seconds <= day
-        for entry in case.ledger
-    )
-    if (case.entry.after_soak and not again) or not case.has_gpus:
-        return Proposal(
-            Remedy.RELAUNCH, "the first memory failure under load: these settings served before"
-        )
-    now, total = case.now("gpu_memory_utilization"), case.figure("total_bytes")
-    if now is None:
-        return Proposal(Remedy.RELAUNCH, "memory ran out under load; the budget is not known")
-    tried, free = case.figure("tried_bytes"), case.figure("free_bytes")
-    blind = not total or tried is None or free is None
-    if total and tried is not None and free is not None:
-        step = max((tried - free + SERVING_MARGIN_BYTES) / total, SERVING_STEP_FRACTION)
-    else:
-        step = SERVING_STEP_FRACTION
-    value = int((now - step) * 10_000) / 10_000
-    lines = (f"under load {step * 100:.1f} % of the GPU were missing: {now:g} - {step:.4f}",)
-    return lower(
-        case,
-        Target("gpu_memory_utilization", value, lines, exact=False, blind=blind),
-        reason="memory ran out under load, beyond what profiling had measured",
-        useless=(),
-        options=("a lower gpu_memory_utilization", "limits on logprobs and images per request"),
     )

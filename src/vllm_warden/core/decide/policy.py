@@ -23,7 +23,7 @@ def decide(case: Case) -> Decision:
     """One decision for one death. Never raises; total over every failure."""
     proposal = REMEDIES[case.diagnosis.failure](case)
     if proposal.remedy is Remedy.RELAUNCH_WITH:
-        proposal = replace(proposal, price=price_of(case, proposal.changes))
+        proposal = replace(proposal, price=price_of(case, proposal))
     for rule in (_within_mode, _with_complete_evidence, _within_price):
         proposal = rule(case, proposal)
     return _within_budget(case, proposal)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_warden.core.decide.case import Case
-from vllm_warden.core.decide.decision import Change, Price
+from vllm_warden.core.decide.decision import Price
 from vllm_warden.core.decide.knobs import number
+from vllm_warden.core.decide.proposal import Proposal
+from vllm_warden.core.decide.request_size import token_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     sequences: float | None
     context: float | None
+    tokens: float | None
 
 
-def price_of(case: Case, changes: Sequence[Change]) -> Price:
+def price_of(case: Case, proposal: Proposal) -> Price:
     """The price; usable concurrency is min(sequences, KV tokens / context) after over before.
 
     KV tokens are known only once an attempt got past KV planning; without them the fraction
     stays None and the note says so.
     """
-    after_of = {change.setting: number(change.after) for change in changes}
-    before = _Sizes(case.now("max_num_seqs"), case.now("max_model_len"))
+    after_of = {change.setting: number(change.after) for change in proposal.changes}
+    before = _Sizes(case.now("max_num_seqs"), case.now("max_model_len"), case.figure("kv_tokens"))
     after = _Sizes(
         after_of.get("max_num_seqs", before.sequences),
         after_of.get("max_model_len", before.context),
+        _tokens_after(case, proposal),
     )
     lost = _kv_bytes_lost(case, after_of)
-    fraction, note = _fraction(case, before, after)
+    fraction, note = _fraction(before, after)
     return Price(
         sequences_before=_whole(before.sequences),
         sequences_after=_whole(after.sequences),
+        kv_tokens_before=_whole(before.tokens),
+        kv_tokens_after=_whole(after.tokens),
         kv_bytes_lost=lost,
         max_model_len_before=_whole(before.context),
         max_model_len_after=_whole(after.context),
@@ -41,11 +46,17 @@ def price_of(case: Case, changes: Sequence[Change]) -> Price:
     )
 
 
-def _fraction(case: Case, before: _Sizes, after: _Sizes) -> tuple[float | None, str]:
-    tokens = case.figure("kv_tokens")
-    if tokens is None:
+def _tokens_after(case: Case, proposal: Proposal) -> float | None:
+    token = token_bytes(case)
+    if proposal.kv_bytes_after is None or not token:
+        return None
+    return max(0.0, proposal.kv_bytes_after) / token
+
+
+def _fraction(before: _Sizes, after: _Sizes) -> tuple[float | None, str]:
+    if before.tokens is None:
         return None, "usable concurrency unknown: the attempt died before the KV cache was planned"
-    then, now = _usable(before, tokens), _usable(after, tokens)
+    then, now = _usable(before, before.tokens), _usable(after, after.tokens or before.tokens)
     if not then or now is None:
         return None, "usable concurrency unknown: sequences or context are not known"
     return min(1.0, now / then), ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vllm_warden.core.decide.case import Case
@@ -24,6 +25,8 @@ class Proposal:
     options: tuple[str, ...] = ()
     price: Price | None = None
     blind: bool = False
+    kv_bytes_after: float | None = None
+    """What the KV cache is expected to have then, for the price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,20 @@ def lower(
         options,
         blind=target.blind,
     )
+
+
+def changes_to(case: Case, values: Mapping[str, float]) -> tuple[Change, ...]:
+    """The changes from what was in force to these values; what stays the same is left out."""
+    changes = []
+    for name, value in values.items():
+        before = case.now(name)
+        if before is None or before == value:
+            continue
+        fraction = name == "gpu_memory_utilization"
+        shown = case.in_force.get(name)
+        was = _plain(before, fraction=fraction) if shown is None else shown
+        changes.append(Change(name, was, _plain(value, fraction=fraction)))
+    return tuple(changes)
 
 
 def _plain(value: float, *, fraction: bool) -> float | int:

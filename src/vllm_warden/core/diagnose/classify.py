@@ -182,6 +182,8 @@ def _of_the_log(facts: LogFacts) -> dict[str, Value]:
         "max_concurrency": facts.max_concurrency,
         "graphs_bytes": _bytes(facts.graphs_gib),
         "graphs_estimated_bytes": _bytes(facts.graphs_estimated_gib),
+        "graphs_captured": facts.graphs_captured,
+        "graphs_sizes": facts.graphs_sizes,
     }
     return {name: value for name, value in said.items() if value is not None}
 

@@ -48,7 +48,7 @@ _MARKERS: tuple[tuple[str, Phase, str | None], ...] = (
     ("CPU KV cache size:", Phase.KV_ALLOC, r"size: ([\d,]{1,20}) tokens"),
     ("Maximum concurrency for ", Phase.KV_ALLOC, r"request: ([\d.]{1,20})x"),
     ("Compile and warming up model for size", Phase.WARMUP, None),
-    ("Capturing CUDA graph", Phase.CUDAGRAPH, None),
+    ("Capturing CUDA graph", Phase.CUDAGRAPH, r"\| *(\d{1,4})/(\d{1,4}) \["),
     ("Capturing cudagraphs for decoding", Phase.CUDAGRAPH, None),
     ("Capturing the model for CUDA graphs", Phase.CUDAGRAPH, None),
     ("Graph capturing finished in ", Phase.WARMUP, rf"took {_SIZE} GiB"),
@@ -86,6 +86,7 @@ class LogFacts:
     ``available_kv_gib`` and ``weights_gib`` are of the worst rank that spoke: the smallest KV
     memory, the largest weights. ``graphs_gib`` is what captured graphs took (G),
     ``graphs_estimated_gib`` what was budgeted for them (vLLM 0.18 and later).
+    ``graphs_captured`` of ``graphs_sizes`` batch sizes had their graph at the last progress bar.
     """
 
     engine_version: str | None = None
@@ -95,6 +96,8 @@ class LogFacts:
     max_concurrency: float | None = None
     graphs_gib: float | None = None
     graphs_estimated_gib: float | None = None
+    graphs_captured: int | None = None
+    graphs_sizes: int | None = None
 
 
 class PhaseTracker:
@@ -161,6 +164,8 @@ class PhaseTracker:
         facts, value = self.facts, found[1]
         if "version" in marker or marker.startswith("Initializing"):
             facts.engine_version = value
+        elif marker.startswith("Capturing"):
+            facts.graphs_captured, facts.graphs_sizes = int(value), int(found[2])
         elif "KV cache size" in marker:
             tokens = int(value.replace(",", ""))
             facts.kv_tokens = min(facts.kv_tokens or tokens, tokens)

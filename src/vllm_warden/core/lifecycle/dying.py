@@ -8,7 +8,13 @@ from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.decide.document import change_document
 from vllm_warden.core.decide.envelope import note_bad, note_decided
+from vllm_warden.core.decide.knobs import effective
 from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.observation import (
+    MEMORY_FAILURES,
+    OBSERVATIONS_MAX,
+    Observation,
+)
 from vllm_warden.core.decide.policy import decide
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.lifecycle.effects import (
@@ -124,12 +130,14 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
     decision = decide(_case(instance, attempt, diagnosis, entry, event))
     changed = decision.remedy is Remedy.RELAUNCH_WITH
     changes = _changes_after(instance, attempt, decision)
+    learned = _learned(instance, attempt, diagnosis, entry, changed=changed)
     treated = replace(
         instance,
         diagnosis=diagnosis,
         decision=decision,
         incident_open=True,
         ledger=(*instance.ledger, replace(entry, changed=changed))[-LEDGER_MAX:],
+        observations=learned,
         changes=changes,
     )
     if diagnosis.failure in SETTINGS_AT_FAULT and not entry.was_ready and not diagnosis.incomplete:
@@ -153,6 +161,24 @@ def _lasted(instance: Instance, attempt: Attempt, at_seconds: float) -> bool:
     since = attempt.ready_since_seconds
     soak_seconds = instance.spec.restart.soak_seconds
     return attempt.soaked or (since is not None and at_seconds - since >= soak_seconds)
+
+
+def _learned(
+    instance: Instance,
+    attempt: Attempt,
+    diagnosis: Diagnosis,
+    entry: LedgerEntry,
+    *,
+    changed: bool,
+) -> tuple[Observation, ...]:
+    """What this death adds to what is known of the memory; incomplete evidence adds nothing."""
+    if diagnosis.failure not in MEMORY_FAILURES or diagnosis.incomplete:
+        return instance.observations
+    settings = effective(attempt.settings, instance.defaults, instance.model)
+    new = Observation(
+        entry.at_seconds, diagnosis.failure, diagnosis.phase, settings, diagnosis.figures, changed
+    )
+    return (*instance.observations, new)[-OBSERVATIONS_MAX:]
 
 
 def _as_stalled(attempt: Attempt, diagnosis: Diagnosis) -> Diagnosis:
@@ -193,6 +219,8 @@ def _case(
         limits=event.evidence.limits,
         has_gpus=bool(instance.spec.gpus),
         gpu_total_bytes=min(event.evidence.memory_total_bytes.values(), default=None),
+        free_at_launch_bytes=attempt.free_at_launch_bytes,
+        observations=instance.observations,
         ledger=instance.ledger,
         jitter_fraction=event.jitter_fraction,
     )

@@ -106,7 +106,14 @@ def _informed(instance: Instance, report: GateReport) -> Instance:
 def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> Step:
     number = instance.attempts_made + 1
     settings = {**instance.asked, **instance.changes}
-    attempt = Attempt(number, settings, dict(instance.changes), event.at_seconds)
+    chosen = [gpu for gpu in event.report.gpus if gpu.index in verdict.gpu_indices]
+    attempt = Attempt(
+        number,
+        settings,
+        dict(instance.changes),
+        event.at_seconds,
+        free_at_launch_bytes=min((gpu.free_bytes for gpu in chosen), default=None),
+    )
     starting = replace(
         moved(instance, State.STARTING, event.at_seconds, f"attempt {number} is starting"),
         attempt=attempt,

@@ -9,6 +9,7 @@ from enum import StrEnum
 from vllm_warden.core.decide.decision import Decision
 from vllm_warden.core.decide.envelope import Envelope
 from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.observation import Observation
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.model import Phase, ProcessIdentity, Settings, SettingValue
@@ -46,7 +47,8 @@ RUNNING = frozenset({State.STARTING, State.READY, State.UNREADY})
 class Attempt:
     """One launch. ``changes`` are the settings in force that differ from the asked ones.
 
-    ``ready_since_seconds`` is None until the first token came back.
+    ``ready_since_seconds`` is None until the first token came back. ``free_at_launch_bytes`` is
+    the least that was free on one of its GPUs, None where that is not known.
     """
 
     number: int
@@ -61,6 +63,7 @@ class Attempt:
     lost: tuple[LostProcess, ...] = ()
     stalled_seconds: float | None = None
     soaked: bool = False
+    free_at_launch_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Instance:
     envelope: Envelope = field(default_factory=lambda: Envelope(""))
     envelopes: tuple[Envelope, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
+    observations: tuple[Observation, ...] = ()
     diagnosis: Diagnosis | None = None
     decision: Decision | None = None
     incident_open: bool = False

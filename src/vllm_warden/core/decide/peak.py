@@ -1,0 +1,84 @@
+"""The peak of the profiled run by sequences and batched tokens, from what was measured of it.
+
+The run is a forward pass over max_num_batched_tokens, then the sampler over
+min(max_num_seqs, max_num_batched_tokens) rows; the larger of the two is the peak (``profile_run``
+of vLLM's model runners). Which of them it was shows in its size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from vllm_warden.core.decide.budget import nccl_in_peak
+from vllm_warden.core.decide.case import Case
+from vllm_warden.core.model import GIB
+from vllm_warden.core.plan.memory_model.era import era_of
+from vllm_warden.core.plan.spec import EngineFacts
+
+SAMPLER_DOMINATED_FRACTION = 0.12
+SAMPLER_DOMINATED_BYTES = 0.4 * GIB
+"""A measured peak within these of the sampler's need is the sampler's (right in 94 % of 400)."""
+FIXED_BYTES = 0.3 * GIB
+"""So much of a forward pass does not shrink with its tokens; a quarter of a small one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """``forward_bytes`` at ``batch`` tokens, ``sampler_bytes`` at ``rows`` rows.
+
+    ``per_row`` is what one row less frees, ``fixed`` what stays of the forward pass.
+    ``is_samplers``: the sampler was the larger one, so ``forward_bytes`` is only its upper bound.
+    """
+
+    rows: float
+    batch: float
+    sampler_bytes: float
+    forward_bytes: float
+    per_row: float
+    fixed: float
+    is_samplers: bool
+
+    def sampler(self, sequences: float) -> float:
+        return max(0.0, self.sampler_bytes - (self.rows - sequences) * self.per_row)
+
+    def forward(self, tokens: float) -> float:
+        return self.fixed + (self.forward_bytes - self.fixed) * tokens / self.batch
+
+    def at(self, sequences: float, tokens: float) -> float:
+        return max(self.sampler(min(sequences, tokens)), self.forward(tokens))
+
+    def rows_within(self, size: float) -> float:
+        """The sampler's rows that fit into so many bytes."""
+        if self.per_row <= 0:
+            return self.rows
+        return self.rows - (self.sampler_bytes - size) / self.per_row
+
+    def tokens_within(self, size: float) -> float:
+        """The forward pass's tokens that fit into so many bytes."""
+        grows = self.forward_bytes - self.fixed
+        return math.inf if grows <= 0 else self.batch * (size - self.fixed) / grows
+
+
+def row_bytes(case: Case) -> float | None:
+    """The sampler's bytes for one row by formula."""
+    if case.model.vocab_size is None:
+        return None
+    era = era_of(EngineFacts(version=case.engine_version()))
+    return era.sampler_bytes * case.model.vocab_size
+
+
+def measured(case: Case, size: float) -> Peak | None:
+    """The peak as a budget has shown it; None where the settings are not known."""
+    sequences, tokens = case.now("max_num_seqs"), case.now("max_num_batched_tokens")
+    if not sequences or not tokens:
+        return None
+    rows, formula = min(sequences, tokens), row_bytes(case)
+    fixed = min(FIXED_BYTES + nccl_in_peak(case), size / 4)
+    if formula is None:
+        return Peak(rows, tokens, 0.0, size, 0.0, fixed, is_samplers=False)
+    sampler = rows * formula
+    off = abs(size - sampler)
+    own = off <= SAMPLER_DOMINATED_FRACTION * sampler + SAMPLER_DOMINATED_BYTES
+    per_row = min(size / rows, formula)
+    return Peak(rows, tokens, size if own else rows * per_row, size, per_row, fixed, own)
