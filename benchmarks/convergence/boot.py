@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass
 
@@ -187,7 +188,7 @@ def _torch(
         Wall.PROFILE_FORWARD: (truth.weights, 0, forward, waste),
         Wall.PROFILE_SAMPLER: (truth.weights, 0, sampler, waste),
         Wall.KV_ALLOC: (truth.weights, 0, [kv // truth.layers] * truth.layers, 1.0),
-        Wall.CAPTURE: (*after, [need.graphs // max(1, need.sizes)] * max(1, need.sizes), 1.0),
+        Wall.CAPTURE: (*after, _graph_steps(scenario, need), 1.0),
         Wall.WARMUP: (after[0] + need.graphs, after[1], sampler, waste),
         Wall.FULL_BATCH: (after[0] + need.graphs, after[1], batch, waste),
         Wall.SPIKE: (after[0] + need.graphs, after[1], [*batch, spike], waste),
@@ -206,9 +207,15 @@ def _torch(
         lost += int(chunk * factor) - chunk
     tried = max(chunks[part], free + 2 * MIB)
     tried = -(-tried // (2 * MIB)) * 2 * MIB if tried >= 10 * MIB else tried
-    private = {Wall.CAPTURE: part * chunks[0], Wall.WARMUP: need.graphs}.get(wall, 0)
+    private = {Wall.CAPTURE: sum(chunks[:part]), Wall.WARMUP: need.graphs}.get(wall, 0)
     if wall in (Wall.FULL_BATCH, Wall.SPIKE):
         private = need.graphs
     process = outside + allocated + max(0, lost)
     torch = Torch(tried, max(0, free), allocated, private, max(0, lost), process, level)
     return torch, part, part if wall is Wall.CAPTURE else 0
+
+
+def _graph_steps(scenario: Scenario, need: Needs) -> list[int]:
+    """What each captured size adds, the largest size first."""
+    whole = [physics.graph_bytes(scenario.truth, size) for size in range(need.sizes + 1)]
+    return [after - before for before, after in itertools.pairwise(whole)] or [0]

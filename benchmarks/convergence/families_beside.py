@@ -56,7 +56,9 @@ def neighbour_grows(draw: Draw) -> Beside | None:
     if not is_healthy(truth, asked, Others(start, start, start)):
         return None
     left = physics.slacks(truth, asked, Others(start, start, start))[Wall.FULL_BATCH]
-    grown = start + left + draw.gib(0.3, 5)
+    # it can take no more than is free of an idle engine: what a full batch would need
+    idle = physics.needs(truth, asked).peak
+    grown = start + left + min(draw.gib(0.3, 5), int(0.95 * idle))
     at = draw.one((Wall.KV_ALLOC, Wall.CAPTURE, Wall.WARMUP, Wall.FULL_BATCH))
     operated = operator(asked, lowest=0.4, share=True)
     return (truth, operated, Load()), Neighbour(start, (Move(grown, at_wall=at),))

@@ -52,6 +52,14 @@ def capture_sizes(truth: Truth, seqs: int, tokens: int) -> int:
 ALL_SIZES = 3 + 31 + 17
 
 
+def graph_bytes(truth: Truth, sizes: int) -> int:
+    """Graphs of so many batch sizes; the largest is captured first."""
+    if not sizes:
+        return 0
+    even = truth.graphs_full * (1 - truth.graphs_front) * sizes / ALL_SIZES
+    return int(truth.graphs_full * truth.graphs_front + even)
+
+
 def needs(truth: Truth, settings: Settings) -> Needs:
     seqs, tokens = int(number(settings, "max_num_seqs")), int(settings["max_num_batched_tokens"])
     rows = min(seqs, tokens)
@@ -59,7 +67,7 @@ def needs(truth: Truth, settings: Settings) -> Needs:
     sampler = int(truth.era.sampler_bytes * truth.row_factor * rows * truth.vocab)
     eager = bool(settings.get("enforce_eager", False))
     sizes = 0 if eager else capture_sizes(truth, seqs, tokens)
-    graphs = truth.graphs_full * sizes // ALL_SIZES
+    graphs = graph_bytes(truth, sizes)
     estimate = int(graphs * truth.estimate_factor) if truth.era.graphs_budgeted else 0
     blocks = math.ceil(number(settings, "max_model_len") / BLOCK_TOKENS)
     return Needs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.convergence import baselines, oracle
@@ -12,6 +13,7 @@ from benchmarks.convergence.families import FAMILIES, scenario
 from benchmarks.convergence.play import Game, play
 from benchmarks.convergence.scenario import Scenario
 from benchmarks.convergence.score import Mark, mark
+from benchmarks.convergence.stress import stressed
 from benchmarks.convergence.warden import play_warden
 
 CHUNK = 24
@@ -24,33 +26,37 @@ def policies() -> dict[str, Callable[[Scenario], Game]]:
     return {**others, OWN: play_warden}
 
 
-def marks_of(
-    seed: int, numbers: Sequence[int], family: str | None, names: Sequence[str]
-) -> list[Mark]:
-    """Runs in a worker process: draws each scenario, finds its best, plays every policy."""
-    known, found = policies(), []
-    for number in numbers:
-        drawn = scenario(seed, number, family)
-        best = oracle.best(drawn)
-        found += [mark(name, drawn, best, known[name](drawn)) for name in names]
-    return found
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is played: which scenarios, under which policies, with which assumption broken."""
+
+    seed: int
+    names: tuple[str, ...]
+    family: str | None = None
+    stress: str | None = None
+
+    def scenario(self, number: int) -> Scenario:
+        drawn = scenario(self.seed, number, self.family)
+        return drawn if self.stress is None else stressed(drawn, self.stress)
+
+    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+        """Draws each scenario, finds its best settings, plays every policy."""
+        known, found = policies(), []
+        for number in numbers:
+            drawn = self.scenario(number)
+            best = oracle.best(drawn)
+            found += [mark(name, drawn, best, known[name](drawn)) for name in self.names]
+        return found
 
 
-def every_mark(
-    seed: int, count: int, family: str | None, names: Sequence[str], jobs: int | None = None
-) -> Iterator[list[Mark]]:
+def every_mark(work: Work, count: int, jobs: int | None = None) -> Iterator[list[Mark]]:
     """The marks of one chunk after another, in the order of the scenarios' numbers."""
     chunks = [range(at, min(at + CHUNK, count)) for at in range(0, count, CHUNK)]
-    work = partial(_chunk, seed, family, tuple(names))
     if jobs == 1:
-        yield from map(work, chunks)
+        yield from map(work.marks, chunks)
         return
     with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
-        yield from pool.map(work, chunks)
-
-
-def _chunk(seed: int, family: str | None, names: tuple[str, ...], numbers: range) -> list[Mark]:
-    return marks_of(seed, numbers, family, names)
+        yield from pool.map(work.marks, chunks)
 
 
 def known_family(text: str) -> str:

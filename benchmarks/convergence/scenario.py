@@ -42,7 +42,8 @@ class Truth:
     ``act_fixed`` + ``act_per_token`` x tokens is the forward pass, ``row_factor`` scales the
     sampler's bytes, ``fragmentation`` is what the allocator needs beyond the bytes profiled,
     ``drift`` what kernels leave behind after profiling, ``jitter`` its spread between attempts.
-    ``graphs_full`` belongs to all capture sizes, ``estimate_factor`` to vLLM's estimate of it.
+    ``graphs_full`` belongs to all capture sizes, ``graphs_front`` of it to the largest alone;
+    ``estimate_factor`` belongs to vLLM's estimate of it.
     """
 
     era: Era
@@ -64,6 +65,7 @@ class Truth:
     drift: int
     jitter: int
     state_page: int = 0
+    graphs_front: float = 0.0
     typical_tokens: int = 4096
     expert_parallel: bool = False
     gpu_name: str = "NVIDIA H100 80GB HBM3"

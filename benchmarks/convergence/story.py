@@ -7,7 +7,6 @@ from dataclasses import fields
 
 from benchmarks.convergence import oracle, run
 from benchmarks.convergence.boot import Outcome
-from benchmarks.convergence.families import scenario
 from benchmarks.convergence.log_text import log_of
 from benchmarks.convergence.play import Game
 from benchmarks.convergence.scenario import GIB, Scenario
@@ -20,13 +19,13 @@ BYTES = (
 )
 
 
-def story(seed: int, number: int, family: str | None, names: list[str], *, logs: bool) -> str:
-    told = scenario(seed, number, family)
-    lines = [f"scenario {number} (seed {seed}): {told.family}", "", *_truth(told)]
+def story(work: run.Work, number: int, *, logs: bool) -> str:
+    told = work.scenario(number)
+    lines = [f"scenario {number} (seed {work.seed}): {told.family}", "", *_truth(told)]
     best = oracle.best(told)
     lines += ["", f"best settings: {_settings(best.settings or {})}"]
     lines.append(f"capacity {best.capacity:.2f}, asked ones stay up: {best.asked_stays}")
-    for name in names:
+    for name in work.names:
         game = run.policies()[name](told)
         lines += ["", f"--- {name}", *_game(told, game, logs=logs)]
         found = mark(name, told, best, game)

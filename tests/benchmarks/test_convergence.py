@@ -19,6 +19,7 @@ from benchmarks.convergence.physics import Others
 from benchmarks.convergence.scenario import GIB, MIB, Truth, Wall
 from benchmarks.convergence.score import Mark
 from benchmarks.convergence.seen import evidence_of
+from benchmarks.convergence.stress import STRESSES, stressed
 from benchmarks.convergence.warden import played
 from benchmarks.convergence.world import World
 from vllm_warden.core.diagnose.classify import diagnose
@@ -32,7 +33,7 @@ MEETS_OUR_CODE = {"warden.py", "seen.py"}
 
 @pytest.fixture(scope="module")
 def marks() -> list[Mark]:
-    return run.marks_of(SEED, range(EACH * len(FAMILIES)), None, [*run.policies()])
+    return run.Work(SEED, tuple(run.policies())).marks(range(EACH * len(FAMILIES)))
 
 
 def test_others_fare_in_the_simulator_as_they_do_elsewhere(marks: list[Mark]) -> None:
@@ -183,3 +184,22 @@ def _modules(value: object) -> set[str]:
     for one in inside:
         found |= _modules(one)
     return found
+
+
+@pytest.mark.parametrize("name", sorted(STRESSES))
+def test_a_broken_assumption_changes_the_truth_and_nothing_that_was_asked(name: str) -> None:
+    plain = scenario(SEED, 4, "post-KV sampler")
+    broken = stressed(plain, name)
+    assert broken.operator == plain.operator
+    assert (broken.truth, broken.load) != (plain.truth, plain.load)
+    assert stressed(plain, name) == broken
+
+
+def test_a_neighbour_takes_no_more_than_an_idle_engine_leaves() -> None:
+    for number in range(2 * EACH):
+        found = scenario(SEED, number, "neighbour grows")
+        assert found.neighbour is not None
+        start, grown = found.neighbour.start_bytes, found.neighbour.final_bytes
+        room = physics.slacks(found.truth, found.operator.asked, Others(start, start, grown))
+        peak = physics.needs(found.truth, found.operator.asked).peak
+        assert room[Wall.FULL_BATCH] + peak * (1 + found.truth.fragmentation) >= 0
