@@ -8,16 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.model_directories.models import MINIMAX_M25
+from tests.core.plan.memory_model.models_read import model_of
+from tests.model_directories.models import MINIMAX_M25, MODELS
 from vllm_warden.core.model import GIB
-from vllm_warden.core.plan.memory_model.checkpoint import Checkpoint, WeightSource
+from vllm_warden.core.plan.memory_model.checkpoint import (
+    Checkpoint,
+    Entry,
+    WeightSource,
+    group_tensors,
+)
 from vllm_warden.core.plan.memory_model.document import plan_document
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
 from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
 from vllm_warden.core.plan.memory_model.layouts import all_layouts
 from vllm_warden.core.plan.memory_model.limits import find_limits
+from vllm_warden.core.plan.memory_model.measured import measured_from_figures
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
+from vllm_warden.core.plan.memory_model.roles import is_guess
 from vllm_warden.core.plan.memory_model.term import Source
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall, plan_memory
 from vllm_warden.core.plan.spec import EngineFacts
@@ -114,3 +122,33 @@ def test_options_that_nobody_knows_change_nothing():
     with_more = plan_of(dict(MINIMAX_M25), checkpoint, {"brand_new": [1], "max_num_seqs": 1024})
 
     assert whole_answer(with_more)["stages"] == known["stages"]
+
+
+def test_names_that_nobody_knows_are_in_doubt():
+    groups = group_tensors({Entry("model.layers.0.odd.matrix", "BF16", (1 << 15, 1 << 15)): 1})
+    checkpoint = Checkpoint(WeightSource.HEADERS, 2 << 30, groups, 1)
+
+    plan = plan_of(dict(MINIMAX_M25), checkpoint, {"tensor_parallel_size": 4})
+
+    weights = plan.worst.rank.weights
+    assert weights.bytes > 2 * GIB
+    assert weights.uncertainty_bytes > 1.5 * GIB
+    assert "names partly unknown" in weights.note
+
+
+@given(st.floats() | st.integers() | st.text(max_size=3))
+def test_nonsense_figures_of_a_log_are_no_measurement(value):
+    measured = measured_from_figures(
+        {"weights_bytes": value, "available_kv_bytes": value, "graphs_bytes": value},
+        72 * GIB,
+        256,
+        2048,
+    )
+
+    for found in (measured.weights_bytes, measured.graphs_bytes, measured.peak_bytes):
+        assert found is None or 0 <= found < 1 << 51
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_name_of_the_published_models_is_known(name):
+    assert [group.name for group in model_of(name).checkpoint.groups if is_guess(group.name)] == []

@@ -1,40 +1,32 @@
-"""Weights against what engines printed and repositories hold; the figures were written first."""
+"""Weights against what engines showed and repositories hold; the figures were written first."""
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.core.plan.memory_model.models_read import model_of, setup_of
-from vllm_warden.core.model import GIB, MIB
-from vllm_warden.core.plan.memory_model.estimate import estimate_ranks
-from vllm_warden.core.plan.memory_model.overhead import context
+from tests.core.plan.memory_model.error_table import PAGE, page_with_table
+from tests.core.plan.memory_model.judged import (
+    FIGURES,
+    LOADED,
+    deviation_of,
+    loaded_estimate,
+)
+from tests.core.plan.memory_model.models_read import model_of
+from tests.engine.loaded_weights import SHAPES
+from vllm_warden.core.model import GIB
 
-FIGURES = tomllib.loads(Path(__file__).with_name("published_figures.toml").read_text("utf-8"))
 LIMIT_FRACTION = 0.015
-
-
-def deviation_of(figure: dict[str, Any]) -> float:
-    """Estimate over figure, less one."""
-    names = ("tensor_parallel_size", "pipeline_parallel_size")
-    settings = {name: figure[name] for name in names if name in figure}
-    setup = setup_of(figure["model"], settings)
-    ranks = estimate_ranks(setup)
-    if "used_mib" in figure:
-        estimate = ranks[0].weights.bytes + context(setup.options).bytes
-        return float(estimate / (figure["used_mib"] * MIB) - 1)
-    published = figure["weights_gib"] * GIB
-    estimates = [rank.weights.bytes / published - 1 for rank in ranks]
-    # which of the ranks printed it is not known
-    return float(min(estimates, key=abs))
 
 
 @pytest.mark.parametrize("figure", FIGURES["engine"], ids=lambda figure: figure["name"])
 def test_weights_are_what_the_engine_showed(figure):
     assert abs(deviation_of(figure)) < LIMIT_FRACTION
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_weights_are_what_workers_of_real_vllm_held(name, tmp_path):
+    for held in LOADED[name]["ranks_bytes"]:
+        assert loaded_estimate(name, tmp_path) == pytest.approx(held, rel=LIMIT_FRACTION)
 
 
 @pytest.mark.parametrize("figure", FIGURES["checkpoint"], ids=lambda figure: figure["model"])
@@ -48,3 +40,10 @@ def test_the_made_directory_is_as_large_as_the_published_checkpoint(figure):
         assert checkpoint.files == figure["shards"]
     else:
         assert checkpoint.total_bytes == pytest.approx(figure["total_bytes"], rel=0.0001)
+
+
+def test_the_page_shows_the_errors_as_they_are():
+    """Rewrite it with python -m tests.core.plan.memory_model.error_table."""
+    text = PAGE.read_text(encoding="utf-8")
+
+    assert page_with_table(text) == text

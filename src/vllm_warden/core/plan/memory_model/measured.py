@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from vllm_warden.core.model import Figures
 from vllm_warden.core.plan.memory_model.term import Term, measured
 
+BYTES_MAX = 1 << 50
+"""No GPU holds a pebibyte: such a figure is no measurement, and neither is NaN."""
+AVAILABLE = "available_kv_bytes"
+"""The only figure that may be negative: vLLM prints it just before it gives up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -33,9 +38,11 @@ def measured_from_figures(
 
     def figure(name: str) -> float | None:
         value = figures.get(name)
-        return float(value) if isinstance(value, int | float) else None
+        if not isinstance(value, int | float) or not abs(value) < BYTES_MAX:
+            return None
+        return float(value) if value >= 0 or name == AVAILABLE else None
 
-    weights, available = figure("weights_bytes"), figure("available_kv_bytes")
+    weights, available = figure("weights_bytes"), figure(AVAILABLE)
     estimate = figure("graphs_estimated_bytes")
     peak = None
     if weights is not None and available is not None:

@@ -88,6 +88,19 @@ def role_of(name: str) -> Role:
     return Role.REPLICATED
 
 
+_WHOLE = re.compile(r"norm|ln_|gate|router|bias|embed|scale|sinks|zero|head")
+
+
+@lru_cache(maxsize=4096)
+def is_guess(name: str) -> bool:
+    """True where no rule knows the name, so that it is taken as whole for want of better."""
+    if is_outside(name):
+        return False
+    if _FINAL.match(name) or any(pattern.search(name) for pattern, _ in _COMPILED):
+        return False
+    return _WHOLE.search(name) is None
+
+
 @lru_cache(maxsize=4096)
 def is_outside(name: str) -> bool:
     """True for tensors of a vision or audio tower, which stand beside the language model."""

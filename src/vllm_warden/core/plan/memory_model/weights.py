@@ -13,6 +13,7 @@ from vllm_warden.core.plan.memory_model.load_extras import (
 )
 from vllm_warden.core.plan.memory_model.model_shape import ModelShape
 from vllm_warden.core.plan.memory_model.rank_weights import Load, stage_weights
+from vllm_warden.core.plan.memory_model.roles import is_guess
 from vllm_warden.core.plan.memory_model.synthetic_tensors import tensors_of
 from vllm_warden.core.plan.memory_model.term import (
     Source,
@@ -53,6 +54,7 @@ def rank_weights(
         term = Term("weights", share, Source.ASSUMED, share // 5, note)
         stages = stage_layers(shape.layers or load.layout.pipeline, load.layout.pipeline)
         return tuple(Stage(number, layers, term) for number, layers in enumerate(stages))
+    guessed = guessed_bytes(checkpoint, load)
     groups = checkpoint.groups or tensors_of(shape, checkpoint.total_bytes)
     is_read = bool(checkpoint.groups)
     return tuple(
@@ -64,8 +66,8 @@ def rank_weights(
                     "weights",
                     stage.bytes,
                     Source.READ if is_read else Source.COMPUTED,
-                    int(stage.bytes * fraction),
-                    source.value,
+                    int(stage.bytes * fraction) + guessed,
+                    f"{source.value}, names partly unknown" if guessed else source.value,
                 ),
                 rotary_table(shape, max_model_len),
                 latent_copies(shape, load.layout, stage.layers),
@@ -74,6 +76,16 @@ def rank_weights(
         )
         for stage in stage_weights(groups, shape, load)
     )
+
+
+def guessed_bytes(checkpoint: Checkpoint, load: Load) -> int:
+    """What would not be on a rank if the matrices that no rule knows were cut after all."""
+    unknown = sum(
+        group.total_bytes
+        for group in checkpoint.groups
+        if len(group.shape) > 1 and is_guess(group.name)
+    )
+    return unknown - unknown // load.layout.tensor
 
 
 def _sum(first: Term, *others: Term | None) -> Term:
