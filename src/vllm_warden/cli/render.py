@@ -10,11 +10,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from vllm_warden.core.plain_text import without_escapes
+
 GIB = 1 << 30
 MIB = 1 << 20
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -40,7 +41,7 @@ def style_of_stdout() -> Style:
 
 def harmless(text: str) -> str:
     """Log text without escape sequences, control and direction characters (it is untrusted)."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", text)).expandtabs(4)
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", without_escapes(text)).expandtabs(4)
 
 
 def gib(size_bytes: float) -> str:

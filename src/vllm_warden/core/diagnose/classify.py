@@ -14,6 +14,7 @@ from vllm_warden.core.diagnose.phases import ORDER, LogFacts
 from vllm_warden.core.diagnose.signature import Weight
 from vllm_warden.core.diagnose.tracebacks import Raised
 from vllm_warden.core.model import GIB, Confidence, Failure, Phase, Role
+from vllm_warden.core.plain_text import one_line
 
 PROOF_LINES_LIMIT = 8
 CONSEQUENCE_LINES_LIMIT = 12
@@ -234,7 +235,7 @@ def _unknown(evidence: Evidence, reading: Reading, raised: Raised) -> Diagnosis:
         evidence=(ProofLine(raised.line, raised.proof[:PROOF_TEXT_LIMIT]),),
         consequences=_consequences(reading, None),
         engine_version=evidence.engine_version or reading.facts.engine_version,
-        summary=f"An error that the catalogue does not know: {raised.text[:200]}",
+        summary=f"An error that the catalogue does not know: {one_line(raised.text[:200])}",
         incomplete=evidence.incomplete,
     )
 

@@ -15,7 +15,8 @@ def redact(text: str) -> str:
     """The line without secrets, each prompt replaced by its length; idempotent, linear in time."""
     # No hint holds a "]", so a line holds one if and only if one of its two parts does.
     begin = text.find("] ", 0, _HEAD_WITHIN) + 2
-    if begin > 1 and len(text) - begin < _REMEMBERED_MAX:
+    # (An escape sequence may hold one, and hide a hint until it is taken out.)
+    if begin > 1 and len(text) - begin < _REMEMBERED_MAX and "\x1b]" not in text:
         try:
             _prove_plain(text[:begin])
             _prove_plain(text[begin:])
