@@ -90,6 +90,15 @@ def test_a_peak_of_activations_shrinks_with_the_tokens():
     assert sampler == pytest.approx(50 * 64 * 128_256 / GIB)
 
 
+def test_activations_are_near_what_a_log_shows():
+    """Corpus 112: 2.53 GiB, Llama-3.1-8B at TP 2, 40,000 tokens in one batch."""
+    settings = {"tensor_parallel_size": 2, "max_num_batched_tokens": 40_000}
+
+    (rank,) = estimate_ranks(setup_of("llama-3.1-8b", settings, version="0.9.2"))
+
+    assert rank.activations.bytes == pytest.approx(2.53 * GIB, rel=0.05)
+
+
 def test_sampling_on_a_cpu_takes_what_was_measured():
     """VLLM 0.32.0, 64 to 2048 requests, by tests/engine/sampler_peak.py."""
     measured = json.loads(Path(__file__).with_name("cpu_sampler_peaks.json").read_text("utf-8"))

@@ -66,7 +66,9 @@ def _copies(
         yield last, max(1, len(group.layers)) if load.with_drafts else 0
     elif group.layers:
         for number, layers in enumerate(stages):
-            yield number, sum(layer in layers for layer in group.layers)
+            whole = layers.start <= group.layers[0] and group.layers[-1] < layers.stop
+            inside = len(group.layers) if whole else sum(one in layers for one in group.layers)
+            yield number, inside
         if load.with_drafts:
             yield last, sum(layer >= shape.layers for layer in group.layers)
     elif role is Role.EMBEDDING:
