@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from vllm_warden.core.decide.beside import fit_beside
 from vllm_warden.core.decide.envelope import Envelope, envelope_key, note_proven, note_ready
 from vllm_warden.core.decide.knobs import effective
 from vllm_warden.core.lifecycle.effects import (
@@ -39,7 +40,13 @@ from vllm_warden.core.lifecycle.steps import (
     with_timer,
 )
 from vllm_warden.core.plan.defaults import engine_defaults
-from vllm_warden.core.plan.gate import Gate, GateReport, GateVerdict, judge_gate
+from vllm_warden.core.plan.gate import (
+    Gate,
+    GateReport,
+    GateVerdict,
+    instance_gpus,
+    judge_gate,
+)
 
 LOOK_AGAIN_SECONDS = 0.5
 LOOK_AGAIN_LATER_SECONDS = 5.0
@@ -62,8 +69,31 @@ def gate_reported(instance: Instance, event: GateReported) -> Step:
     if verdict.gate is Gate.FAIL:
         return failed(informed, event.at_seconds, verdict.text)
     if verdict.gate is Gate.HOLD:
-        return held(informed, event.at_seconds, verdict.text)
+        return _beside(informed, event, verdict)
     return _wait(informed, verdict, waited)
+
+
+def _beside(instance: Instance, event: GateReported, verdict: GateVerdict) -> Step:
+    """Nobody left in time: fit beside those who stay where that is allowed, else hold."""
+    in_force = {**instance.asked, **instance.changes}
+    found = fit_beside(
+        instance.spec,
+        instance_gpus(instance.spec, event.report),
+        (in_force, instance.defaults),
+        (instance.engine, instance.model),
+    )
+    if found is None:
+        return held(instance, event.at_seconds, verdict.text)
+    again = judge_gate(instance.spec, event.report, found.utilization, 0.0)
+    if found.utilization is None or again.gate is not Gate.OPEN:
+        return held(instance, event.at_seconds, f"{verdict.text}; {found.text}")
+    changes = {**instance.changes, "gpu_memory_utilization": found.utilization}
+    launched_beside, effects = _launch(replace(instance, changes=changes), event, again)
+    text = f"{verdict.text}; nobody left within half an hour: {found.text}"
+    return launched_beside, (
+        Announce("settings-changed", text, {"gpu_memory_utilization": found.utilization}),
+        *effects,
+    )
 
 
 def _wait(instance: Instance, verdict: GateVerdict, waited_seconds: float) -> Step:
@@ -89,8 +119,7 @@ def look_again(instance: Instance, _: TimerElapsed) -> Step:
 
 def _informed(instance: Instance, report: GateReport) -> Instance:
     """Take over what the look told about engine, model and GPUs, and the lessons for them."""
-    mine = [gpu for gpu in report.gpus if gpu.index in instance.spec.gpus]
-    mine += [gpu for gpu in report.gpus if gpu.uuid in instance.spec.gpus]
+    mine = instance_gpus(instance.spec, report)
     names = tuple(gpu.name for gpu in mine) or tuple("unknown" for _ in instance.spec.gpus)
     smallest = min((gpu.total_bytes for gpu in mine), default=None)
     defaults = engine_defaults(instance.spec.engine, report.engine, names, smallest)
@@ -106,7 +135,7 @@ def _informed(instance: Instance, report: GateReport) -> Instance:
 def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> Step:
     number = instance.attempts_made + 1
     settings = {**instance.asked, **instance.changes}
-    chosen = [gpu for gpu in event.report.gpus if gpu.index in verdict.gpu_indices]
+    chosen = instance_gpus(instance.spec, event.report)
     attempt = Attempt(
         number,
         settings,

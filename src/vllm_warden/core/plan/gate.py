@@ -145,6 +145,11 @@ def _gpus(
     )
 
 
+def instance_gpus(spec: InstanceSpec, report: GateReport) -> tuple[GpuReading, ...]:
+    """The readings of the instance's own GPUs, by index or UUID."""
+    return tuple(gpu for gpu in report.gpus if {gpu.index, gpu.uuid} & set(spec.gpus))
+
+
 def needed_bytes(gpu: GpuReading, utilization: float | None, weights_bytes: int) -> int:
     """max(ceil(utilization x total), weights per GPU + 1 GiB); vLLM asserts the first itself."""
     budget = math.ceil((utilization or 0.0) * gpu.total_bytes)
