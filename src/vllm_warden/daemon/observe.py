@@ -18,6 +18,7 @@ from vllm_warden.core.lifecycle.events import (
     Stalled,
 )
 from vllm_warden.core.model import Phase
+from vllm_warden.daemon.line_delivery import paced
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
@@ -45,12 +46,7 @@ RANK = re.compile(r"(?:TP|Worker_?)(\d+)")
 
 def deliver_to(shell: Shell, live: LiveAttempt) -> Callable[[Sequence[LogRecord]], None]:
     """What the log's reading thread calls with new lines."""
-    loop = asyncio.get_running_loop()
-
-    def deliver(records: Sequence[LogRecord]) -> None:
-        loop.call_soon_threadsafe(_take, shell, live, records)
-
-    return deliver
+    return paced(asyncio.get_running_loop(), lambda records: _take(shell, live, records))
 
 
 def _take(shell: Shell, live: LiveAttempt, records: Sequence[LogRecord]) -> None:
