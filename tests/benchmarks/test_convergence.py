@@ -126,13 +126,18 @@ def test_room_at_each_wall_is_what_a_hand_computes() -> None:
 
 
 def test_the_oracle_leaves_no_utilization_unused() -> None:
-    found = scenario(SEED, 4, "post-KV sampler")
-    best = oracle.best(found).settings
-    assert best is not None
-    assert oracle.stays_up(found, best)
-    higher = round(float(best["gpu_memory_utilization"]) + 0.0001, 4)
-    high = found.operator.ranges["gpu_memory_utilization"][1]
-    assert higher > high or not oracle.stays_up(found, {**best, "gpu_memory_utilization": higher})
+    below_the_bound = 0
+    for number in range(EACH):
+        found = scenario(SEED, number, "graph capture")
+        best = oracle.best(found).settings
+        assert best is not None
+        assert oracle.stays_up(found, best)
+        higher = round(float(best["gpu_memory_utilization"]) + 0.0001, 4)
+        if higher > found.operator.ranges["gpu_memory_utilization"][1]:
+            continue
+        below_the_bound += 1
+        assert not oracle.stays_up(found, {**best, "gpu_memory_utilization": higher})
+    assert below_the_bound
 
 
 EXPECTED = {
