@@ -12,6 +12,7 @@ from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict
 from vllm_warden.core.plan.memory_model.limits import Limits
 from vllm_warden.core.plan.memory_model.term import Term
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall
+from vllm_warden.core.plan.memory_model.ways_out import WayOut
 
 ABOUT_EQUAL = 0.05
 
@@ -23,6 +24,7 @@ def plan_text(
     layouts: Sequence[LayoutVerdict],
     *,
     refused: Sequence[str],
+    ways: Sequence[WayOut],
     style: Style,
 ) -> list[str]:
     """The whole answer; ``refused`` are vLLM's reasons against the layout that was asked."""
@@ -32,6 +34,7 @@ def plan_text(
         *_table(plan, style),
         "",
         *(_refused(refused, style) if refused else _verdict(plan, style)),
+        *_ways(ways, style),
         *_cache(plan, style),
         *_limits(plan, limits, style),
         "",
@@ -122,6 +125,12 @@ def _verdict(plan: MemoryPlan, style: Style) -> Iterator[str]:
         yield from _wrapped(text, style, "yellow", "bold")
         return
     yield from _wrapped(f"fits; {_gib(last.spare_bytes)} GiB stay free", style, "green", "bold")
+
+
+def _ways(ways: Sequence[WayOut], style: Style) -> Iterator[str]:
+    if ways:
+        text = "would fit with one of: " + "; ".join(way.what for way in ways)
+        yield from wrapped(text, style, "    ", "  ")
 
 
 def _wrapped(text: str, style: Style, *looks: str) -> Iterator[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from vllm_warden.adapters.model_directory.read import read_model_directory
+from vllm_warden.adapters.model_directory.read import ModelFiles, read_model_directory
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.options import examples, json_option
-from vllm_warden.cli.plan_input import host_of, model_directory, what_is_asked
+from vllm_warden.cli.plan_input import Asked, Host, host_of, model_directory, what_is_asked
 from vllm_warden.cli.plan_text import plan_text
 from vllm_warden.cli.render import harmless, style_of_stdout, wrapped
 from vllm_warden.config.load import DEFAULT_PATH
@@ -23,10 +24,11 @@ from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
 from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
 from vllm_warden.core.plan.memory_model.layout_rules import refusals
-from vllm_warden.core.plan.memory_model.layouts import all_layouts
-from vllm_warden.core.plan.memory_model.limits import find_limits
+from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
+from vllm_warden.core.plan.memory_model.limits import Limits, find_limits
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
-from vllm_warden.core.plan.memory_model.verdict import plan_memory
+from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
+from vllm_warden.core.plan.memory_model.ways_out import WayOut, ways_out
 from vllm_warden.core.plan.spec import EngineFacts
 
 GPUS_MAX = 64
@@ -93,29 +95,69 @@ def plan_command(
     options = read_options(asked.settings, shape, engine, host.total_bytes)
     model = Model(shape, files.checkpoint)
     setup = Setup(model, options, GpuMemory(host.total_bytes), era_of(engine))
-    plan = plan_memory(setup)
-    limits = find_limits(plan)
-    layouts = all_layouts(setup, host.gpus)
-    refused = refusals(shape, options.layout, host.gpus)
+    answer = _answer(setup, host)
     if as_json:
-        document = {
-            "schema": 1,
-            "model": asked.model,
-            "gpus": host.gpus,
-            "gpus_from": host.remark,
-            "problems": list(files.problems),
-            "refused": list(refused),
-            **plan_document(plan, limits, layouts),
-            "fits": plan.fits and not refused,
-        }
-        print(json.dumps(document))
+        print(json.dumps(_document(asked, host, files, answer)))
     else:
-        style = style_of_stdout()
-        lines = plan_text(asked.title, plan, limits, layouts, refused=refused, style=style)
-        notes = list(files.problems)
-        if host.remark != "as given":
-            notes.append(f"GPUs: {host.remark}")
-        for note in notes:
-            lines += wrapped(harmless(note), style, "    ", "  ! ")
-        print("\n".join(lines))
-    sys.exit(ExitCode.OK if plan.fits and not refused else ExitCode.NO)
+        print("\n".join(_text(asked, host, files, answer)))
+    sys.exit(ExitCode.OK if answer.fits else ExitCode.NO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """All that was computed about one setup."""
+
+    plan: MemoryPlan
+    limits: Limits
+    layouts: tuple[LayoutVerdict, ...]
+    refused: tuple[str, ...]
+    ways: tuple[WayOut, ...]
+
+    @property
+    def fits(self) -> bool:
+        return self.plan.fits and not self.refused
+
+
+def _answer(setup: Setup, host: Host) -> _Answer:
+    plan = plan_memory(setup)
+    return _Answer(
+        plan=plan,
+        limits=find_limits(plan),
+        layouts=all_layouts(setup, host.gpus),
+        refused=refusals(setup.model.shape, setup.options.layout, host.gpus),
+        ways=ways_out(plan, host.gpus),
+    )
+
+
+def _document(asked: Asked, host: Host, files: ModelFiles, answer: _Answer) -> dict[str, object]:
+    ways = [{"what": way.what, "settings": dict(way.settings)} for way in answer.ways]
+    return {
+        "schema": 1,
+        "model": asked.model,
+        "gpus": host.gpus,
+        "gpus_from": host.remark,
+        "problems": list(files.problems),
+        "refused": list(answer.refused),
+        **plan_document(answer.plan, answer.limits, answer.layouts),
+        "would_fit_with": ways,
+        "fits": answer.fits,
+    }
+
+
+def _text(asked: Asked, host: Host, files: ModelFiles, answer: _Answer) -> list[str]:
+    style = style_of_stdout()
+    lines = plan_text(
+        asked.title,
+        answer.plan,
+        answer.limits,
+        answer.layouts,
+        refused=answer.refused,
+        ways=answer.ways,
+        style=style,
+    )
+    notes = list(files.problems)
+    if host.remark != "as given":
+        notes.append(f"GPUs: {host.remark}")
+    for note in notes:
+        lines += wrapped(harmless(note), style, "    ", "  ! ")
+    return lines

@@ -1,0 +1,108 @@
+"""Finds the smallest single changes with which a setup that does not fit would fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from vllm_warden.core.model import GIB, Settings
+from vllm_warden.core.plan.memory_model.estimate import Setup
+from vllm_warden.core.plan.memory_model.layout import Layout
+from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
+from vllm_warden.core.plan.memory_model.limits import find_limits, safe_utilization
+from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall, plan_memory
+
+OFFLOAD_SPARE_BYTES = GIB
+UTILIZATION_WALLS = frozenset({Wall.NO_CACHE, Wall.SHORT_CACHE, Wall.AFTER_CACHE})
+"""Walls that utilization moves; it has no part in loading and profiling."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """``settings`` are the options to set, ``what`` the same in words."""
+
+    what: str
+    settings: Settings = field(default_factory=dict)
+
+
+def ways_out(plan: MemoryPlan, gpus: int) -> tuple[WayOut, ...]:
+    """Cheapest first: knobs, then layouts, 8-bit weights, host memory.
+
+    Each was computed and fits as a whole; empty for a plan that fits.
+    """
+    if plan.fits:
+        return ()
+    return tuple(_ways(plan, gpus))
+
+
+def _ways(plan: MemoryPlan, gpus: int) -> Iterator[WayOut]:
+    setup, wall = plan.setup, plan.worst.first_wall
+    safe = safe_utilization(plan)
+    if wall is not None and wall.wall in UTILIZATION_WALLS and safe is not None:
+        if _fits(setup, utilization=safe):
+            yield WayOut(f"gpu_memory_utilization {safe:.4f}", {"gpu_memory_utilization": safe})
+        longest = find_limits(plan).max_model_len or 0
+        length = min(longest, setup.options.max_model_len - 1)
+        utilization = min(safe, setup.options.utilization)
+        if length > 0 and _fits(setup, utilization=utilization, max_model_len=length):
+            yield WayOut(f"max_model_len {length}", {"max_model_len": length})
+    sequences = _fewer_sequences(setup)
+    if sequences:
+        yield WayOut(f"max_num_seqs {sequences}", {"max_num_seqs": sequences})
+    if setup.options.kv_value_bytes > 1 and _fits(setup, kv_value_bytes=1):
+        yield WayOut("kv_cache_dtype fp8", {"kv_cache_dtype": "fp8"})
+    yield from _layouts(setup, gpus)
+    is_plain = setup.model.shape.quantization is None and not setup.options.quantization
+    if is_plain and _fits(setup, quantization="fp8"):
+        yield WayOut("quantization fp8", {"quantization": "fp8"})
+    yield from _offload(plan)
+
+
+def _fewer_sequences(setup: Setup) -> int:
+    """The first half, quarter ... of the sequences that fits, 0 for none."""
+    count = setup.options.max_num_seqs // 2
+    while count >= 1:
+        if _fits(setup, max_num_seqs=count):
+            return count
+        count //= 2
+    return 0
+
+
+def _layouts(setup: Setup, gpus: int) -> Iterator[WayOut]:
+    """The layout with the fewest GPUs of the host, and the best one of all its GPUs."""
+    works = [verdict for verdict in all_layouts(setup, gpus) if verdict.works]
+    works.sort(key=lambda verdict: (verdict.layout.gpus, -_concurrency(verdict)))
+    chosen = dict.fromkeys((*works[:1], *[one for one in works if one.layout.gpus == gpus][:1]))
+    for verdict in chosen:
+        layout = verdict.layout
+        yield WayOut(f"{layout.name} ({layout.gpus} GPUs)", _layout_settings(layout))
+
+
+def _layout_settings(layout: Layout) -> Settings:
+    return {
+        "tensor_parallel_size": layout.tensor,
+        "pipeline_parallel_size": layout.pipeline,
+        "data_parallel_size": layout.data,
+        "enable_expert_parallel": layout.expert_parallel,
+    }
+
+
+def _concurrency(verdict: LayoutVerdict) -> float:
+    plan = verdict.plan
+    return (plan.worst.concurrency or 0.0) * verdict.layout.data if plan else 0.0
+
+
+def _offload(plan: MemoryPlan) -> Iterator[WayOut]:
+    """Weights in host memory, as many as are missing at the worst wall."""
+    short = max((-check.spare_bytes for check in plan.worst.checks if not check.holds), default=0)
+    asked = plan.setup.options.offload_bytes
+    gib = math.ceil((asked + short + OFFLOAD_SPARE_BYTES) / GIB)
+    is_less = gib * GIB - asked < plan.worst.rank.weights.bytes
+    if is_less and _fits(plan.setup, offload_bytes=gib * GIB):
+        yield WayOut(f"cpu_offload_gb {gib} (slow)", {"cpu_offload_gb": gib})
+
+
+def _fits(setup: Setup, **changes: float | str) -> bool:
+    options = replace(setup.options, **changes)  # type: ignore[arg-type]
+    return plan_memory(replace(setup, options=options)).fits
