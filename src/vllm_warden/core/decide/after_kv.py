@@ -131,7 +131,7 @@ def with_sequences(case: Case, proposal: Proposal) -> Proposal:
     changes = changes_to(
         case, {"max_num_seqs": choice.sequences, "max_num_batched_tokens": choice.tokens}
     )
-    if not changes or not choice.fits:
+    if not changes:
         return expected
     return replace(
         proposal,

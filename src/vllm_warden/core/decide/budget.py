@@ -151,6 +151,23 @@ def nccl_in_peak(case: Case) -> float:
     return NCCL_BYTES if inside else 0.0
 
 
+def usable_before(case: Case) -> tuple[float, float] | None:
+    """H without a text of torch in this death, and what to keep free because of that.
+
+    As an earlier attempt's text told it, else what was free at launch less the context.
+    """
+    told = [
+        usable(free, allocated)
+        for one in case.observations
+        if (free := one.figure("free_bytes")) is not None
+        and (allocated := one.figure("allocated_bytes")) is not None
+    ]
+    if told:
+        return min(told), 0.0
+    found = usable_by_nvml(case)
+    return None if found is None else (found, UNREAD_BYTES)
+
+
 def usable_by_nvml(case: Case) -> float | None:
     """H before any out-of-memory text: what was free at launch, less the context."""
     total = total_bytes(case)

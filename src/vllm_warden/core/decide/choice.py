@@ -19,6 +19,8 @@ SHORT_REQUEST_TOKENS = 1024
 FORWARD_SHARE = 1 / 11
 """Of cache and peak together: halving the batch costs 7 % of prefill speed, so that less than a
 tenth of the cache is not worth taking from the forward pass."""
+BATCH_SHARE_MOST = 3 / 4
+"""Of the same: a batch that takes more leaves a cache for a few requests, and is cut as above."""
 SEQUENCES_STEP = 16
 TOKENS_STEP = 256
 LENGTH_STEP = 16
@@ -124,10 +126,11 @@ def _sequences(case: Case, room: Room, peak: Peak) -> int:
 
 def _tokens(case: Case, room: Room, peak: Peak, sequences: int) -> int:
     """Only where the forward pass takes too much; then as few as are worth it."""
-    if peak.forward(peak.batch) <= room.peak_most:
+    now, crowded = peak.forward(peak.batch), room.pool * BATCH_SHARE_MOST
+    if now <= min(room.peak_most, crowded):
         return int(peak.batch)
     size = room.peak_most
-    if not peak.is_samplers:
+    if now > crowded or not peak.is_samplers:
         size = min(size, max(room.pool * FORWARD_SHARE, peak.sampler(sequences)))
     low = max(lowest(case, "max_num_batched_tokens", peak.batch), min(sequences, peak.batch))
     return stepped(peak.tokens_within(size), peak.batch, low, TOKENS_STEP)

@@ -54,10 +54,11 @@ def _room(case: Case, found: Budget, requested: float) -> Room:
 
 def _budgets(case: Case, found: Budget) -> Iterator[float]:
     """As far as the identity lets it go, then with less caution; never below what it is."""
-    usable, allowed = terms.usable_by_nvml(case), case.range_of("gpu_memory_utilization")
-    if allowed is None or usable is None or allowed.high * found.total <= found.requested:
+    known, allowed = terms.usable_before(case), case.range_of("gpu_memory_utilization")
+    if allowed is None or known is None or allowed.high * found.total <= found.requested:
         yield found.requested
         return
+    usable, unread = known
     highest = allowed.high * found.total
     bad = terms.least_known_bad(case)
     if bad is not None:
@@ -65,7 +66,7 @@ def _budgets(case: Case, found: Budget) -> Iterator[float]:
     outside = terms.assumed_outside(case)
     margin = terms.margin(found.peak)
     for graphs, kept in (
-        (outside, margin + terms.UNREAD_BYTES),
+        (outside, margin + unread),
         (min(outside, BOLD_GRAPHS_BYTES), margin),
     ):
         safe = terms.room(usable, graphs, kept)

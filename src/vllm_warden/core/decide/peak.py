@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vllm_warden.core.decide.budget import nccl_in_peak
+from vllm_warden.core.decide.budget import measured_peak, nccl_in_peak, total_bytes
 from vllm_warden.core.decide.case import Case
-from vllm_warden.core.model import GIB
+from vllm_warden.core.decide.observation import Observation
+from vllm_warden.core.model import GIB, MIB
 from vllm_warden.core.plan.memory_model.era import era_of
 from vllm_warden.core.plan.spec import EngineFacts
 
 SAMPLER_DOMINATED_FRACTION = 0.12
 SAMPLER_DOMINATED_BYTES = 0.4 * GIB
 """A measured peak within these of the sampler's need is the sampler's (right in 94 % of 400)."""
+SAME_PEAK_BYTES = 64 * MIB
 FIXED_BYTES = 0.3 * GIB
 """So much of a forward pass does not shrink with its tokens; a quarter of a small one."""
 
@@ -73,12 +75,39 @@ def measured(case: Case, size: float) -> Peak | None:
     sequences, tokens = case.now("max_num_seqs"), case.now("max_num_batched_tokens")
     if not sequences or not tokens:
         return None
-    rows, formula = min(sequences, tokens), row_bytes(case)
-    fixed = min(FIXED_BYTES + nccl_in_peak(case), size / 4)
+    rows, formula, nccl = min(sequences, tokens), row_bytes(case), nccl_in_peak(case)
+    fixed = min(FIXED_BYTES, size / 4) + min(nccl, size / 4)
     if formula is None:
         return Peak(rows, tokens, 0.0, size, 0.0, fixed, is_samplers=False)
-    sampler = rows * formula
-    off = abs(size - sampler)
+    sampler, batch = rows * formula, max(0.0, size - nccl)
+    off = abs(batch - sampler)
     own = off <= SAMPLER_DOMINATED_FRACTION * sampler + SAMPLER_DOMINATED_BYTES
-    per_row = min(size / rows, formula)
-    return Peak(rows, tokens, size if own else rows * per_row, size, per_row, fixed, own)
+    own = own or _stayed_with_fewer_tokens(case, rows, tokens, size)
+    per_row = min(batch / rows, formula)
+    reached = size if own else rows * per_row + nccl
+    return Peak(rows, tokens, reached, size, per_row, fixed, own)
+
+
+def _stayed_with_fewer_tokens(case: Case, rows: float, tokens: float, size: float) -> bool:
+    """An earlier attempt had more tokens and the same peak: so it is the sampler's."""
+    for one in case.observations:
+        before = peak_of(one, total_bytes(case))
+        had_tokens = one.settings.get("max_num_batched_tokens", 0.0)
+        had_rows = min(one.settings.get("max_num_seqs", 0.0), had_tokens)
+        if before is None or had_rows != rows or had_tokens <= tokens:
+            continue
+        if abs(before - size) <= SAME_PEAK_BYTES:
+            return True
+    return False
+
+
+def peak_of(one: Observation, total: float | None) -> float | None:
+    """The peak that an earlier attempt measured, None where it died before or did not say."""
+    now, weights = one.settings.get("gpu_memory_utilization"), one.figure("weights_bytes")
+    available = one.figure("available_bytes")
+    if available is None:
+        available = one.figure("available_kv_bytes")
+    if not total or not now or weights is None or available is None:
+        return None
+    estimate = one.figure("graphs_estimated_bytes") or 0.0
+    return measured_peak(now * total, weights, available, estimate)

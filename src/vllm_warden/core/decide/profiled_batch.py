@@ -6,7 +6,7 @@ to fit into what the budget leaves of cache and peak together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_warden.core.decide import budget as terms
 from vllm_warden.core.decide.after_kv import fraction_of
@@ -20,6 +20,7 @@ from vllm_warden.core.decide.useless import PEAK_IGNORES_LENGTH
 
 PEAK_HEADROOM = 1.08
 """The allocator needs more than the bytes profiled; 8 % covers the fragmentation seen."""
+LEAST_HEADROOM = 1.02
 ROW_UNCERTAINTY = 1.07
 """The formula of the sampler's rows is right within 7 % of what logs show."""
 UNSEEN_FORWARD = 1.35
@@ -44,9 +45,12 @@ def fitted(case: Case, *, by_sampler: bool, reason: str) -> Proposal | None:
     peak = None if died is None else _peak(case, died, rows, by_sampler=by_sampler)
     if died is None or peak is None:
         return None
-    for requested, estimate, headroom in _tiers(case, died):
+    seen = replace(peak, forward_bytes=peak.forward_bytes / UNSEEN_FORWARD)
+    for (requested, estimate, headroom), guess in zip(
+        _tiers(case, died), (peak, peak if by_sampler else seen, peak), strict=True
+    ):
         room = _room(case, died, requested, estimate, headroom)
-        choice = choose(case, room, peak)
+        choice = choose(case, room, guess)
         if choice.fits:
             return _proposed(case, died, room, choice, requested=requested, reason=reason)
     requested, estimate, headroom = _tiers(case, died)[-1]
@@ -92,11 +96,15 @@ def _tiers(case: Case, died: _Died) -> tuple[tuple[float, float, float], ...]:
     if allowed is not None:
         value = max(allowed.low, fraction_of(min(safe, died.requested), died.total))
         careful = min(died.requested, value * died.total)
-    return (careful, estimate, PEAK_HEADROOM), (died.requested, estimate / 3, 1.02)
+    return (
+        (careful, estimate, PEAK_HEADROOM),
+        (careful, estimate / 2, LEAST_HEADROOM),
+        (died.requested, estimate / 3, LEAST_HEADROOM),
+    )
 
 
 def _room(case: Case, died: _Died, requested: float, estimate: float, headroom: float) -> Room:
-    pool = requested - died.weights - estimate
+    pool = requested - died.weights - estimate - terms.nccl_in_peak(case)
     limit = (died.usable - died.weights) / headroom
     return Room(pool, request_of(case), token_bytes(case), limit)
 
