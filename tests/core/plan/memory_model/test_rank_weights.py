@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,15 @@ def held(name: str, *shape: int, dtype: str = "BF16", load: Load | None = None) 
 )
 def test_a_tensor_is_dealt_out_by_its_name(name, rows, expected):
     assert held(name, rows, 64) == [expected]
+
+
+def test_a_tied_output_is_not_stored_again():
+    """Some checkpoints have it all the same."""
+    groups = group_tensors({Entry("lm_head.weight", "BF16", (100, 64)): 1})
+
+    (stage,) = stage_weights(groups, replace(SHAPE, tied_embeddings=True), Load(Layout(1)))
+
+    assert stage.bytes == 0
 
 
 def test_layers_behind_the_last_one_are_loaded_for_speculative_decoding():

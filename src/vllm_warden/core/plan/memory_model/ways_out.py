@@ -72,7 +72,7 @@ def _fewer_sequences(setup: Setup) -> int:
 def _layouts(setup: Setup, gpus: int) -> Iterator[WayOut]:
     """The layout with the fewest GPUs of the host, and the best one of all its GPUs."""
     works = [verdict for verdict in all_layouts(setup, gpus) if verdict.works]
-    works.sort(key=lambda verdict: (verdict.layout.gpus, -_concurrency(verdict)))
+    works.sort(key=_plainness)
     chosen = dict.fromkeys((*works[:1], *[one for one in works if one.layout.gpus == gpus][:1]))
     for verdict in chosen:
         layout = verdict.layout
@@ -86,6 +86,13 @@ def _layout_settings(layout: Layout) -> Settings:
         "data_parallel_size": layout.data,
         "enable_expert_parallel": layout.expert_parallel,
     }
+
+
+def _plainness(verdict: LayoutVerdict) -> tuple[int, int, int, bool, float]:
+    """Few GPUs, then tensor parallel before pipelines and replicas: it answers soonest."""
+    layout = verdict.layout
+    stages, replicas = layout.pipeline, layout.data
+    return layout.gpus, stages, replicas, layout.expert_parallel, -_concurrency(verdict)
 
 
 def _concurrency(verdict: LayoutVerdict) -> float:
