@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,8 @@ class Scene:
         self.spawner = Spawner()
         self.posted: list[Any] = []
         nothing: Any = None
-        ports = Ports(
-            FakeClock(), self.log, self.groups, self.spawner, *[nothing] * 7, *[nothing] * 2
-        )
+        rest = len(fields(Ports)) - 4
+        ports = Ports(FakeClock(), self.log, self.groups, self.spawner, *[nothing] * rest)
         loop = Loop([Instance(SPEC)])
         recorder: Any = nothing
         self.shell = Shell(

@@ -12,6 +12,7 @@ from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import GpuReading, Phase
 from vllm_warden.core.plan.gate import GateReport, WorldFault
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
+from vllm_warden.daemon.check_catalogue import check_catalogue_once
 from vllm_warden.daemon.ports import AttemptGroup
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
@@ -87,11 +88,13 @@ async def _engine(shell: Shell, name: str) -> EngineFacts:
     spec = shell.instance(name).spec
     with_flags = any(value is False for value in spec.engine.values())
     try:
-        return await shell.lanes.probes.call(
+        facts = await shell.lanes.probes.call(
             lambda: shell.ports.engine_probe.facts(spec.command, with_flags=with_flags)
         )
     except LateError as late:
         return EngineFacts(problem=str(late))
+    check_catalogue_once(shell, spec.command, facts.version)
+    return facts
 
 
 def own_remains(shell: Shell, name: str) -> list[AttemptGroup]:

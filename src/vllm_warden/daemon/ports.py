@@ -177,6 +177,16 @@ class EngineProbe(Protocol):
         """Blocks up to seconds: worker thread only. Never raises; ``problem`` says why not."""
 
 
+class AbsentFromSource(Protocol):
+    def __call__(
+        self, command: Sequence[str], texts: Sequence[str], functions: Sequence[str]
+    ) -> frozenset[str] | None:
+        """Of these, what the engine's installed source does not hold; None when it cannot tell.
+
+        Blocks for seconds: worker thread only.
+        """
+
+
 class ModelProbe(Protocol):
     def facts(self, model: str) -> ModelFacts:
         """Quick. Never raises; unknown stays None."""

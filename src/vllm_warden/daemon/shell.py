@@ -17,6 +17,7 @@ from vllm_warden.core.model import GpuReading
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.ports import (
+    AbsentFromSource,
     Clock,
     EngineProbe,
     Gpus,
@@ -48,6 +49,7 @@ class Ports:
     health: Health
     engine_probe: EngineProbe
     model_probe: ModelProbe
+    absent_from_source: AbsentFromSource
     notifier: Notifier
     port_holder: Callable[[str, int], str | None]
     become_subreaper: Callable[[], None]
@@ -66,6 +68,7 @@ class Lanes:
     old_logs: Lane = field(default_factory=lambda: Lane("an earlier log", 10.0, threads=2))
     tidying: Lane = field(default_factory=lambda: Lane("tidying up", 90.0, threads=2))
     diagnosis: Lane = field(default_factory=lambda: Lane("the diagnosis", 20.0, threads=2))
+    sources: Lane = field(default_factory=lambda: Lane("the engine's source", 150.0))
 
     def close(self) -> None:
         for lane in (
@@ -77,6 +80,7 @@ class Lanes:
             self.old_logs,
             self.tidying,
             self.diagnosis,
+            self.sources,
         ):
             lane.close()
 
@@ -106,6 +110,7 @@ class Shell:
     launching: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     gpu_view: GpuView = field(default_factory=GpuView)
     closing: bool = False
+    checked_versions: set[str] = field(default_factory=set)
     admission: asyncio.Lock = field(default_factory=asyncio.Lock)
     line_listeners: set[Callable[[str, int, Sequence[LogRecord]], None]] = field(
         default_factory=set

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from vllm_warden.adapters.cgroup.groups import open_groups
 from vllm_warden.adapters.clock import SystemClock
+from vllm_warden.adapters.engine_probe.catalogue_texts import absent_from_source
 from vllm_warden.adapters.engine_probe.engine import EngineInstallation
 from vllm_warden.adapters.engine_probe.model import ModelDirectory
 from vllm_warden.adapters.health.http import HttpHealth
@@ -66,6 +68,7 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         health=HttpHealth(),
         engine_probe=engine_installation(),
         model_probe=ModelDirectory(),
+        absent_from_source=partial(absent_from_source, path=os.environ.get("PATH")),
         notifier=SystemdNotifier(),
         port_holder=port_holder,
         become_subreaper=become_subreaper,

@@ -54,3 +54,16 @@ def lacking(
     if not tree:
         raise ProbeFailed(f"{interpreter} has no package vllm")
     return Lacking(version, tree, absent)
+
+
+def absent_from_source(
+    command: Sequence[str],
+    texts: Sequence[str],
+    functions: Sequence[str],
+    path: str | None = None,
+) -> frozenset[str] | None:
+    """What ``lacking`` found absent; None where the installation cannot be looked into."""
+    try:
+        return lacking(command, texts, functions, path).absent
+    except ProbeFailed:
+        return None
