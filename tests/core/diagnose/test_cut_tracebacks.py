@@ -265,3 +265,33 @@ def test_silence_proves_a_vanished_process_only_in_a_log_that_shows_its_beginnin
 def test_frames_on_one_line_need_no_start_of_a_traceback() -> None:
     found = of(f"{frame('worker_busy_loop')} x = f() {frame('load_model')} y = g() ^^^ {OOM}")
     assert (found.failure, found.phase) == (Failure.GPU_OUT_OF_MEMORY, Phase.LOAD)
+
+
+NOT_BY_A_SIGNAL = (
+    CORE + "Traceback (most recent call last):",
+    CORE + "  " + frame("load_model"),
+    CORE + "    raise failure",
+)
+START_OF_A_RUN = (
+    "(APIServer pid=1) INFO 07-01 09:59:00 [api_server.py:100] vLLM API server version 0.32.0",
+    "(EngineCore pid=7) INFO 07-01 09:59:30 [core.py:100] Initializing a V1 LLM engine (v0.32.0)",
+)
+ENDED = (
+    "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. "
+    "Failed core proc(s): {'EngineCore': 1}"
+)
+
+
+@pytest.mark.parametrize("last", ["failure of an odd kind", "a.b._Odd: no such shard", ""])
+def test_who_recorded_a_call_stack_did_not_vanish_without_a_word(last: str) -> None:
+    assert of(*START_OF_A_RUN, *NOT_BY_A_SIGNAL, CORE + last, ENDED).failure is Failure.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["vllm.a.b._Unavailable: gone", "StopIteration", "ExceptionGroup: two (2 sub-exceptions)"],
+)
+def test_exceptions_of_unusual_names_are_shown(said: str) -> None:
+    found = of(*START_OF_A_RUN, *NOT_BY_A_SIGNAL, CORE + said, ENDED)
+    assert found.failure is Failure.UNKNOWN
+    assert [proof.text for proof in found.evidence] == [said]

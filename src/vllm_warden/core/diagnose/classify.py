@@ -35,6 +35,7 @@ def diagnose(evidence: Evidence, records: Iterable[LogRecord] | None = None) -> 
     """
     reading = read(evidence, records)
     whole = reading.begins or _is_supervised(evidence) or not reading.announced
+    whole = whole and not reading.cut  # who printed a call stack did not end without a word
     causes = in_company(
         [
             item

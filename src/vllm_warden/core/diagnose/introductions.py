@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 _EXCEPTION = re.compile(
-    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}|[a-z]\w{0,80}Error))"
+    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}(?:_{0,2}[A-Z]\w{0,80}|[a-z]\w{0,80}Error))"
     r"(?:\(\w{1,60}\))?(?:(?:: |:$)(?P<message>.*))?$",
     re.DOTALL,
 )
-_BARE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Refused)$")
+_BARE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Timeout|Refused|Iteration|ExceptionGroup)$")
 _REPR = re.compile(
     r"(?P<type>(?:\w{1,80}\.){0,8}[A-Z]\w{0,80}Error)\(['\"](?P<message>.*)", re.DOTALL
 )
