@@ -48,3 +48,11 @@ def test_what_fits_needs_no_way_out():
     plan = plan_memory(setup_of("llama-3.1-8b", {"max_model_len": 8192}, gpu_bytes=80 * GIB))
 
     assert ways_out(plan, 1) == ()
+
+
+def test_more_than_the_whole_gpu_is_cured_by_utilization():
+    settings = {"max_model_len": 8192, "gpu_memory_utilization": 0.999}
+
+    found = ways_of("llama-3.1-8b", settings, 80 * GIB, 1)
+
+    assert next(iter(found)).startswith("gpu_memory_utilization 0.9")

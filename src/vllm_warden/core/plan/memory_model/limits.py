@@ -37,7 +37,7 @@ def find_limits(plan: MemoryPlan) -> Limits:
     setup = _with(plan.setup, utilization=utilization)
     safe = plan_memory(setup)
     of_model = setup.model.shape.max_position
-    longest = _longest(safe, of_model or LENGTH_LIMIT)
+    longest = longest_request(safe, of_model or LENGTH_LIMIT)
     return Limits(
         utilization=utilization,
         max_model_len=longest or None,
@@ -60,7 +60,8 @@ def safe_utilization(plan: MemoryPlan) -> float | None:
     return min(least, 1.0) if least > 0 else None
 
 
-def _longest(plan: MemoryPlan, limit: int) -> int:
+def longest_request(plan: MemoryPlan, limit: int) -> int:
+    """Tokens of the longest request that every rank's cache holds; 0 for none, or not known."""
     lengths = [
         one.rank.kv_needs.longest(one.rank.kv.bytes, limit)
         for one in plan.ranks

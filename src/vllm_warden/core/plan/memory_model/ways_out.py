@@ -10,12 +10,10 @@ from vllm_warden.core.model import GIB, Settings
 from vllm_warden.core.plan.memory_model.estimate import Setup
 from vllm_warden.core.plan.memory_model.layout import Layout
 from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
-from vllm_warden.core.plan.memory_model.limits import find_limits, safe_utilization
-from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall, plan_memory
+from vllm_warden.core.plan.memory_model.limits import longest_request, safe_utilization
+from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 
 OFFLOAD_SPARE_BYTES = GIB
-UTILIZATION_WALLS = frozenset({Wall.NO_CACHE, Wall.SHORT_CACHE, Wall.AFTER_CACHE})
-"""Walls that utilization moves; it has no part in loading and profiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +35,13 @@ def ways_out(plan: MemoryPlan, gpus: int) -> tuple[WayOut, ...]:
 
 
 def _ways(plan: MemoryPlan, gpus: int) -> Iterator[WayOut]:
-    setup, wall = plan.setup, plan.worst.first_wall
+    setup = plan.setup
     safe = safe_utilization(plan)
-    if wall is not None and wall.wall in UTILIZATION_WALLS and safe is not None:
-        if _fits(setup, utilization=safe):
-            yield WayOut(f"gpu_memory_utilization {safe:.4f}", {"gpu_memory_utilization": safe})
-        longest = find_limits(plan).max_model_len or 0
-        length = min(longest, setup.options.max_model_len - 1)
-        utilization = min(safe, setup.options.utilization)
-        if length > 0 and _fits(setup, utilization=utilization, max_model_len=length):
-            yield WayOut(f"max_model_len {length}", {"max_model_len": length})
+    if safe is not None and _fits(setup, utilization=safe):
+        yield WayOut(f"gpu_memory_utilization {safe:.4f}", {"gpu_memory_utilization": safe})
+    length = longest_request(plan, setup.options.max_model_len - 1)
+    if length > 0 and _fits(setup, max_model_len=length):
+        yield WayOut(f"max_model_len {length}", {"max_model_len": length})
     sequences = _fewer_sequences(setup)
     if sequences:
         yield WayOut(f"max_num_seqs {sequences}", {"max_num_seqs": sequences})
