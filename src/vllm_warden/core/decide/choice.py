@@ -117,7 +117,7 @@ def stepped(value: float, now: float, low: float, step: int) -> int:
 def _sequences(case: Case, room: Room, peak: Peak) -> int:
     now = case.now("max_num_seqs") or peak.rows
     wanted = peak.rows_within(room.peak_most)
-    if peak.is_samplers:
+    if peak.is_samplers or _is_cut(room, peak):
         wanted = min(wanted, useful_sequences(room, peak))
     if wanted >= peak.rows:
         return int(now)
@@ -126,14 +126,18 @@ def _sequences(case: Case, room: Room, peak: Peak) -> int:
 
 def _tokens(case: Case, room: Room, peak: Peak, sequences: int) -> int:
     """Only where the forward pass takes too much; then as few as are worth it."""
-    now, crowded = peak.forward(peak.batch), room.pool * BATCH_SHARE_MOST
-    if now <= min(room.peak_most, crowded):
+    if not _is_cut(room, peak):
         return int(peak.batch)
     size = room.peak_most
-    if now > crowded or not peak.is_samplers:
+    if peak.forward(peak.batch) > room.pool * BATCH_SHARE_MOST or not peak.is_samplers:
         size = min(size, max(room.pool * FORWARD_SHARE, peak.sampler(sequences)))
     low = max(lowest(case, "max_num_batched_tokens", peak.batch), min(sequences, peak.batch))
     return stepped(peak.tokens_within(size), peak.batch, low, TOKENS_STEP)
+
+
+def _is_cut(room: Room, peak: Peak) -> bool:
+    """The forward pass as it was takes too much: more than fits, or nearly all."""
+    return peak.forward(peak.batch) > min(room.peak_most, room.pool * BATCH_SHARE_MOST)
 
 
 def _length(case: Case, room: Room, peak_bytes: float) -> tuple[int | None, float]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from vllm_warden.core.decide import budget as terms
 from vllm_warden.core.decide.after_kv import fraction_of
 from vllm_warden.core.decide.case import Case
-from vllm_warden.core.decide.choice import Choice, Room, choose, least
+from vllm_warden.core.decide.choice import Choice, Room, choose, least, lowest
 from vllm_warden.core.decide.decision import Remedy
-from vllm_warden.core.decide.peak import FIXED_BYTES, Peak, row_bytes
+from vllm_warden.core.decide.peak import FIXED_BYTES, ROW_UNCERTAINTY, Peak, row_bytes
 from vllm_warden.core.decide.proposal import Proposal, changes_to, gib
 from vllm_warden.core.decide.request_size import request_of, token_bytes
 from vllm_warden.core.decide.useless import PEAK_IGNORES_LENGTH
@@ -21,8 +21,6 @@ from vllm_warden.core.decide.useless import PEAK_IGNORES_LENGTH
 PEAK_HEADROOM = 1.08
 """The allocator needs more than the bytes profiled; 8 % covers the fragmentation seen."""
 LEAST_HEADROOM = 1.02
-ROW_UNCERTAINTY = 1.07
-"""The formula of the sampler's rows is right within 7 % of what logs show."""
 UNSEEN_FORWARD = 1.35
 """A forward pass that broke off had shown so much less of itself."""
 LAST_TRY_FRACTION = 0.02
@@ -45,14 +43,13 @@ def fitted(case: Case, *, by_sampler: bool, reason: str) -> Proposal | None:
     peak = None if died is None else _peak(case, died, rows, by_sampler=by_sampler)
     if died is None or peak is None:
         return None
-    seen = replace(peak, forward_bytes=peak.forward_bytes / UNSEEN_FORWARD)
-    for (requested, estimate, headroom), guess in zip(
-        _tiers(case, died), (peak, peak if by_sampler else seen, peak), strict=True
-    ):
+    guess = peak
+    for requested, estimate, headroom in _tiers(case, died):
         room = _room(case, died, requested, estimate, headroom)
         choice = choose(case, room, guess)
         if choice.fits:
             return _proposed(case, died, room, choice, requested=requested, reason=reason)
+        guess = peak if by_sampler else _as_seen(case, peak)
     requested, estimate, headroom = _tiers(case, died)[-1]
     room = _room(case, died, requested, estimate, headroom)
     choice = least(case, room, peak)
@@ -60,6 +57,13 @@ def fitted(case: Case, *, by_sampler: bool, reason: str) -> Proposal | None:
         reason = f"{reason}; by the figures it stays a little too large, but worth one try"
         return _proposed(case, died, room, choice, requested=requested, reason=reason)
     return None
+
+
+def _as_seen(case: Case, peak: Peak) -> Peak:
+    """With less caution: the forward pass is what was seen of it, at the fewest tokens."""
+    fewest = max(lowest(case, "max_num_batched_tokens", peak.batch), peak.rows)
+    seen = replace(peak, forward_bytes=peak.forward_bytes / UNSEEN_FORWARD)
+    return replace(seen, forward_bytes=seen.forward(fewest), batch=fewest)
 
 
 def _died(case: Case) -> _Died | None:
