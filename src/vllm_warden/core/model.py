@@ -146,6 +146,8 @@ class GpuReading:
     free_bytes: int
     holders: tuple[GpuHolder, ...] = ()
     error: str | None = None
+    pci: str = ""
+    """Address on the bus as NVML writes it (``00000000:3B:00.0``), empty when unknown."""
 
 
 @dataclass(frozen=True, slots=True)

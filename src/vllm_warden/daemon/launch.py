@@ -87,6 +87,7 @@ def _failed(shell: Shell, name: str, attempt: int, reason: str, *, hopeless: boo
 
 def _take_up(shell: Shell, live: LiveAttempt, child: Child) -> None:
     live.child = child
+    live.pids_seen.add(child.identity.pid)
     live.progress_seconds = shell.now()
 
     def exited(status: int | None) -> None:

@@ -39,6 +39,7 @@ class LiveAttempt:
     tracker: PhaseTracker = field(default_factory=PhaseTracker)
     phase: Phase = Phase.ARGS
     engine: dict[int, str] = field(default_factory=dict)
+    pids_seen: set[int] = field(default_factory=set)
     limits: HostLimits = field(default_factory=HostLimits)
     address_space_bytes: int | None = None
     address_space_settled: bool = False

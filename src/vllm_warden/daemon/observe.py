@@ -41,6 +41,7 @@ NO_PROGRESS = re.compile(
     r"|Engine \d+: Avg prompt"
 )
 """Lines that also a stuck engine prints: answers to our own probes, and clocks."""
+PIDS_SEEN_MAX = 20_000
 RANK = re.compile(r"(?:TP|Worker_?)(\d+)")
 
 
@@ -103,6 +104,7 @@ async def _scan(shell: Shell, live: LiveAttempt, suspected: dict[int, str]) -> d
 
     def look() -> tuple[dict[int, str], int | None]:
         pids = live.group.pids()
+        live.pids_seen.update(pids[: max(0, PIDS_SEEN_MAX - len(live.pids_seen))])
         watch = shell.ports.watch
         return watch.engine_processes(pids, parent), watch.address_space_bytes(pids)
 

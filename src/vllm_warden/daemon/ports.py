@@ -77,6 +77,16 @@ class LogBackend(Protocol):
         """
 
 
+class KernelLog(Protocol):
+    """The kernel's own messages, where this user may read them."""
+
+    def lines(self, since_seconds: float) -> Sequence[str]:
+        """Those since that CLOCK_BOOTTIME that may explain the end of a process, oldest first.
+
+        Empty where they cannot be read. Blocks: worker thread only.
+        """
+
+
 class AttemptGroup(Protocol):
     """The processes of one attempt: a cgroup, or a process group where there is no cgroup2."""
 

@@ -48,7 +48,8 @@ async def collect(shell: Shell, name: str, attempt: int) -> None:
         evidence = Evidence((), incomplete=True, note="the attempt was not found any more")
     else:
         complete = await _finish_log(shell, live)
-        evidence = _evidence(shell, live, complete=complete)
+        kernel_lines = await _kernel_lines(shell, live)
+        evidence = _evidence(shell, live, kernel_lines, complete=complete)
         _save_end(shell, live, "died")
     diagnosis = await _diagnosed(shell, evidence)
     jitter = shell.ports.clock.jitter_fraction()
@@ -115,7 +116,28 @@ async def _finish_log(shell: Shell, live: LiveAttempt) -> bool:
     return complete
 
 
-def _evidence(shell: Shell, live: LiveAttempt, *, complete: bool) -> Evidence:
+async def _kernel_lines(shell: Shell, live: LiveAttempt) -> tuple[str, ...]:
+    """Also without them there is a verdict: whatever goes wrong here is only told."""
+    kernel_log = shell.ports.kernel_log
+    if kernel_log is None:
+        return ()
+    try:
+        since = live.launched_seconds
+        return tuple(await shell.lanes.kernel_log.call(lambda: kernel_log.lines(since)))
+    except Exception as error:  # noqa: BLE001 -- LateError, and whatever the library raises
+        log.warning("kernel-log-not-read", instance=live.instance, error=str(error))
+        return ()
+
+
+def _gpu_addresses(shell: Shell, live: LiveAttempt) -> frozenset[str] | None:
+    mine = shell.instance(live.instance).gpu_indices
+    found = {gpu.pci for gpu in shell.gpu_view.readings if gpu.index in mine and gpu.pci}
+    return frozenset(found) if len(found) == len(mine) else None
+
+
+def _evidence(
+    shell: Shell, live: LiveAttempt, kernel_lines: tuple[str, ...], *, complete: bool
+) -> Evidence:
     attempt = shell.instance(live.instance).attempt
     lost = () if attempt is None or attempt.number != live.number else attempt.lost
     groups = shell.ports.groups
@@ -126,6 +148,9 @@ def _evidence(shell: Shell, live: LiveAttempt, *, complete: bool) -> Evidence:
         was_ready=live.ready,
         reached=live.phase,
         lost_processes=lost,
+        kernel_lines=kernel_lines,
+        pids=frozenset(live.pids_seen),
+        gpu_addresses=_gpu_addresses(shell, live),
         oom_kills=max(0, groups.oom_kills() - live.oom_kills_at_launch),
         limits=replace(live.limits, address_space_used_bytes=live.address_space_bytes),
         settings=live.plan.settings,

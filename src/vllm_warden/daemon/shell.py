@@ -23,6 +23,7 @@ from vllm_warden.daemon.ports import (
     Gpus,
     Groups,
     Health,
+    KernelLog,
     LogBackend,
     ModelProbe,
     Notifier,
@@ -54,6 +55,8 @@ class Ports:
     port_holder: Callable[[str, int], str | None]
     become_subreaper: Callable[[], None]
     reap_orphans: Callable[[Sequence[int]], Sequence[int]]
+    kernel_log: KernelLog | None = None
+    """None where there is no journal."""
 
 
 @dataclass(slots=True)
@@ -65,6 +68,7 @@ class Lanes:
     probes: Lane = field(default_factory=lambda: Lane("the engine probe", 60.0, threads=4))
     launches: Lane = field(default_factory=lambda: Lane("the launch", 30.0, threads=4))
     evidence: Lane = field(default_factory=lambda: Lane("the log's end", 10.0, threads=8))
+    kernel_log: Lane = field(default_factory=lambda: Lane("the kernel's log", 2.0))
     old_logs: Lane = field(default_factory=lambda: Lane("an earlier log", 10.0, threads=2))
     tidying: Lane = field(default_factory=lambda: Lane("tidying up", 90.0, threads=2))
     diagnosis: Lane = field(default_factory=lambda: Lane("the diagnosis", 20.0, threads=2))
@@ -77,6 +81,7 @@ class Lanes:
             self.probes,
             self.launches,
             self.evidence,
+            self.kernel_log,
             self.old_logs,
             self.tidying,
             self.diagnosis,

@@ -14,6 +14,7 @@ from vllm_warden.adapters.engine_probe.engine import EngineInstallation
 from vllm_warden.adapters.engine_probe.model import ModelDirectory
 from vllm_warden.adapters.health.http import HttpHealth
 from vllm_warden.adapters.journal.backend import JournalLog
+from vllm_warden.adapters.journal.kernel_log import JournalKernelLog
 from vllm_warden.adapters.journal.own_log import JournalDatagram
 from vllm_warden.adapters.log_file.backend import FileLog
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
@@ -73,6 +74,7 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         port_holder=port_holder,
         become_subreaper=become_subreaper,
         reap_orphans=reap_orphans,
+        kernel_log=JournalKernelLog() if log_backend.name == "journal" else None,
     )
 
 

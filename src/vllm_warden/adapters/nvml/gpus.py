@@ -25,6 +25,7 @@ class Device:
     handle: Any
     uuid: str
     name: str
+    pci: str = ""
 
 
 class NvmlGpus:
@@ -105,7 +106,7 @@ class NvmlGpus:
             name = _text(nvml.nvmlDeviceGetName(handle))
         except nvml.NVMLError as error:
             return GpuReading(index, "", "", 0, 0, error=str(error))
-        return Device(index, handle, uuid, name)
+        return Device(index, handle, uuid, name, _pci(nvml, handle))
 
     def _read(self, device: Device | GpuReading, *, with_holders: bool = False) -> GpuReading:
         nvml = self._nvml
@@ -118,7 +119,7 @@ class NvmlGpus:
             holders = _holders(nvml, device.handle) if with_holders else ()
         except nvml.NVMLError as error:
             self._after_error(nvml, error)
-            return GpuReading(device.index, device.uuid, device.name, 0, 0, error=str(error))
+            return _unread(device, error)
         return GpuReading(
             index=device.index,
             uuid=device.uuid,
@@ -126,6 +127,7 @@ class NvmlGpus:
             total_bytes=int(memory.total),
             free_bytes=int(memory.free),
             holders=holders,
+            pci=device.pci,
         )
 
     def _after_error(self, nvml: ModuleType, error: Exception) -> None:
@@ -137,6 +139,20 @@ class NvmlGpus:
             return
         if time.monotonic() - self._started_at >= RESTART_SECONDS:
             self._restart_due = True
+
+
+def _unread(device: Device, error: Exception) -> GpuReading:
+    return GpuReading(
+        device.index, device.uuid, device.name, 0, 0, error=str(error), pci=device.pci
+    )
+
+
+def _pci(nvml: ModuleType, handle: Any) -> str:
+    """Only helps to tell whose a kernel message is: no reason to do without the GPU."""
+    try:
+        return _text(nvml.nvmlDeviceGetPciInfo(handle).busId)
+    except nvml.NVMLError:
+        return ""
 
 
 def _memory(nvml: ModuleType, handle: Any) -> Any:

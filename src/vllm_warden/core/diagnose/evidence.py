@@ -90,6 +90,10 @@ class Evidence:
     reached: Phase | None = None
     lost_processes: tuple[LostProcess, ...] = ()
     kernel_lines: tuple[str, ...] = ()
+    pids: frozenset[int] = frozenset()
+    """Processes of the attempt that were seen, beside those that wrote lines or were lost."""
+    gpu_addresses: frozenset[str] | None = None
+    """PCI addresses of the attempt's GPUs; None when unknown, empty when it has none."""
     oom_kills: int = 0
     limits: HostLimits = field(default_factory=HostLimits)
     settings: Settings = field(default_factory=dict)

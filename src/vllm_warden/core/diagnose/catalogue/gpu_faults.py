@@ -6,6 +6,7 @@ import re
 
 from vllm_warden.core.diagnose.detect import Counted, Prints, Raises
 from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.diagnose.kernel_lines import is_ours
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.diagnose.xid import XidAction, XidRecord, read_xid
 from vllm_warden.core.model import Failure
@@ -25,6 +26,7 @@ def _xid_line(evidence: Evidence, actions: frozenset[XidAction]) -> str | None:
         if (
             record is not None
             and record.action in actions
+            and is_ours(record, evidence)
             and (found is None or "recovery action" in line)
         ):
             found = line, record

@@ -12,6 +12,7 @@ from vllm_warden.core.diagnose.detect import (
     Raises,
 )
 from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.diagnose.kernel_lines import oom_victim, pids_of
 from vllm_warden.core.diagnose.signature import Signature, Weight
 from vllm_warden.core.model import Failure, Phase, Site
 
@@ -33,18 +34,10 @@ def _oom_kills(evidence: Evidence) -> str | None:
     return None
 
 
-_KILLED = re.compile(
-    r"(?:Out of memory: Killed process|Memory cgroup out of memory: Killed process|oom-kill:constraint)"
-)
-
-
 def _kernel_says(evidence: Evidence) -> str | None:
-    pids = {record.pid for record in evidence.records if record.pid}
-    pids |= {lost.pid for lost in evidence.lost_processes}
+    pids = pids_of(evidence)
     for line in evidence.kernel_lines:
-        if _KILLED.search(line) and any(
-            f" {pid} " in line or f"pid={pid}," in line for pid in pids
-        ):
+        if oom_victim(line) in pids:
             return line
     return None
 
