@@ -18,6 +18,8 @@ from typing import Any
 from vllm_warden.api.client import Client, DaemonUnreachable
 
 STOP_SECONDS = 90.0
+PATIENCE = 4
+"""How much longer than it should take is waited for on a machine that has other work."""
 
 
 def free_port() -> int:
@@ -116,7 +118,7 @@ class Warden:
         return self.status(name)
 
     def until(self, reached: Callable[[], bool], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * PATIENCE
         while not reached():
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds:.0f} s: {what}\n{self.story()}")

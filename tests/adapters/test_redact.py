@@ -78,7 +78,7 @@ def test_flags_after_a_secret_are_kept():
 
 
 def test_masking_hostile_lines_stays_fast():
-    """A prompt must not be able to stall the reader: 48 KiB within a fifth of a second."""
+    """A prompt must not be able to stall the reader: 48 KiB within a fifth of a second of work."""
     hostile = [
         "token" * 9000,
         "api_key_" * 6000,
@@ -92,9 +92,9 @@ def test_masking_hostile_lines_stays_fast():
         "bearer " * 7000,
     ]
     for line in hostile:
-        began = time.perf_counter()
+        began = time.thread_time()
         redact(line)
-        assert time.perf_counter() - began < 0.2, line[:20]
+        assert time.thread_time() - began < 0.2, line[:20]
 
 
 HEAD = "(EngineCore_0 pid=7) ERROR 11-29 15:22:23 [core.py:487] "

@@ -16,7 +16,7 @@ from vllm_warden.core.diagnose.phases import PhaseTracker
 from vllm_warden.core.diagnose.redact import redact
 from vllm_warden.core.diagnose.whole_log import diagnosed_runs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SLOWER_MAX = 20
 """Times the plain line; what grows with the square of a line would take thousands."""
