@@ -23,6 +23,7 @@ def test_a_lost_worker_is_named_by_the_title_that_it_wore_last() -> None:
         instance="x",
         number=1,
         engine={},
+        pids_seen=set(),
         exited=False,
         phase=None,
         address_space_seen_bytes=None,
