@@ -50,7 +50,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -m 'not engine and not journald and not systemd' --no-skips
+	$(BIN)/pytest -m 'not engine and not journald and not systemd' --no-skips -n 2
 
 # The rig starts a journald of its own in a private mount namespace, which needs root.
 test-journald: $(STAMP)
@@ -70,7 +70,7 @@ $(SYSTEMD_STAMP): tools/systemd-root pyproject.toml tests/rigs/container.sh
 
 # What does not fit into CI: new random examples in every run, and the whole main job after it.
 test-long: $(STAMP) test-engine
-	$(BIN)/pytest -m 'not engine and not journald and not systemd' --hypothesis-profile=new --no-skips
+	$(BIN)/pytest -m 'not engine and not journald and not systemd' --hypothesis-profile=new --no-skips -n 2
 
 engine: $(ENGINE_STAMP)
 
@@ -93,6 +93,7 @@ docs: $(STAMP)
 	$(PY) -m vllm_warden.api.reference docs/reference/api.md
 	$(PY) -m vllm_warden.cli.reference docs/reference/cli.md
 	$(PY) docs/generate.py
+	$(PY) docs/worked_examples.py
 
 clean:
 	rm -rf $(VENV) $(ENGINE_VENV) benchmarks/.venv-peers build dist .mypy_cache .ruff_cache .pytest_cache \
