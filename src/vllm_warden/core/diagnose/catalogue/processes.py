@@ -131,6 +131,19 @@ SIGNATURES = (
         weight=Weight.DEATH,
     ),
     Signature(
+        id="engine-process-died",
+        failure=_KILLED,
+        detect=Raises(
+            "RuntimeError",
+            "Engine process (pid ",
+            re.compile(r"^RuntimeError: Engine process \(pid \d{1,10}\) died\.(?:'\))?(?:\n|$)"),
+            anywhere=True,
+        ),
+        summary="The engine process of vLLM's V0 ended without a word of its own.",
+        caution="The API server's heartbeat only saw that it was gone. " + _WHO,
+        weight=Weight.DEATH,
+    ),
+    Signature(
         id="engine-core-killed-at-start",
         failure=_KILLED,
         detect=Raises(

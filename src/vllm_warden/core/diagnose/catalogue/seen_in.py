@@ -87,6 +87,7 @@ SEEN: Mapping[str, tuple[str, str]] = MappingProxyType(
         "Engine core proc ": ("0.10.2", "0.32.0"),
         "Engine core process ": ("0.21.0", "0.32.0"),
         "Engine iteration timed out": ("0.9.2", "0.10.2"),
+        "Engine process (pid ": ("0.9.2", "0.10.2"),
         "Engine process failed to start": ("0.9.2", "0.10.2"),
         "EngineCore encountered a fatal error": ("0.9.2", "0.32.0"),
         "EngineCore encountered an issue": ("0.9.2", "0.32.0"),
