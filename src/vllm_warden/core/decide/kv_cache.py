@@ -96,6 +96,7 @@ def _proposed(
         changes,
         useless=() if "gpu_memory_utilization" in values else (LOWER_UTILIZATION,),
         arithmetic=_lines(case, found, peak, room, choice),
+        options=_options(case),
         kv_bytes_after=choice.cache,
     )
 
@@ -175,15 +176,19 @@ def _raise_utilization(case: Case) -> Proposal | None:
     )
 
 
-def _shorter_context(case: Case) -> Proposal:
-    reason = "the KV cache cannot hold one request of the full context length"
-    options = (
+def _options(case: Case) -> tuple[str, ...]:
+    return (
         "allow a shorter context: adapt.max_model_len = { min = ... }",
         "more memory for the KV cache (kv_cache_memory_bytes, or VLLM_CPU_KVCACHE_SPACE)"
         if case.now("kv_cache_memory_bytes") is not None or not case.has_gpus
         else "a higher gpu_memory_utilization (adapt.gpu_memory_utilization.max), or more GPUs",
         'a smaller KV cache entry: kv_cache_dtype = "fp8"',
     )
+
+
+def _shorter_context(case: Case) -> Proposal:
+    reason = "the KV cache cannot hold one request of the full context length"
+    options = _options(case)
     useless = (
         LOWER_UTILIZATION,
         Useless("max_num_seqs", "one single request is already too long for the cache"),

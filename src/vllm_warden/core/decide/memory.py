@@ -16,6 +16,8 @@ from vllm_warden.core.model import PHASES_AFTER_KV, Confidence, Phase, Site
 
 FEWER_ITEMS = ("a lower limit_mm_per_prompt, or smaller images or videos",)
 """The encoder's trial batch has as many items as the batched tokens and this limit allow."""
+SMALLER_BATCH = ("a lower max_num_batched_tokens", "a larger tensor_parallel_size")
+FEWER_SEQUENCES = ("a lower max_num_seqs, or a lower bound adapt.max_num_seqs.min",)
 LARGEST_CAPTURED = 512
 BATCHED_TOKENS = Useless(
     "max_num_batched_tokens", "graphs are captured for small batches, whatever the largest batch is"
@@ -118,7 +120,7 @@ def _smaller_sampler(case: Case) -> Proposal:
     proposal = fitted(case, by_sampler=True, reason=SAMPLER_REASON) if case.has_gpus else None
     if proposal is None:
         return _fewer_sequences(case)
-    return _unless_moved(proposal)
+    return replace(_unless_moved(proposal), options=FEWER_SEQUENCES)
 
 
 def _unless_moved(proposal: Proposal) -> Proposal:
@@ -139,7 +141,7 @@ def _fewer_sequences(case: Case) -> Proposal:
         target,
         reason=reason,
         useless=useless,
-        options=("a lower max_num_seqs, or a lower bound adapt.max_num_seqs.min",),
+        options=FEWER_SEQUENCES,
     )
 
 
@@ -175,7 +177,7 @@ def _smaller_batch(case: Case) -> Proposal:
     if case.diagnosis.site is not Site.ENCODER and case.has_gpus:
         proposal = fitted(case, by_sampler=False, reason=reason)
         if proposal is not None:
-            return _unless_moved(proposal)
+            return replace(_unless_moved(proposal), options=SMALLER_BATCH)
     tokens = case.now("max_num_batched_tokens")
     sequences = case.now("max_num_seqs") or 0
     if tokens is None:
@@ -192,8 +194,7 @@ def _smaller_batch(case: Case) -> Proposal:
         useless=useless,
         options=(
             *(FEWER_ITEMS if case.diagnosis.site is Site.ENCODER else ()),
-            "a lower max_num_batched_tokens",
-            "a larger tensor_parallel_size",
+            *SMALLER_BATCH,
         ),
     )
 
