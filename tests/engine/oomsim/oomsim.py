@@ -16,11 +16,19 @@ import os
 GIB = 2**30
 
 
+def printed(size: int) -> str:
+    """As torch prints sizes (c10's format_size)."""
+    for unit, name in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size > unit:
+            return f"{size / unit:.2f} {name}"
+    return f"{size} bytes"
+
+
 def oom(size: int) -> Exception:
     import torch
 
     error: Exception = torch.OutOfMemoryError(
-        f"CUDA out of memory. Tried to allocate {size / GIB:.2f} GiB. GPU 0 has a total "
+        f"CUDA out of memory. Tried to allocate {printed(size)}. GPU 0 has a total "
         "capacity of 79.19 GiB of which 1.06 GiB is free. Including non-PyTorch memory, "
         "this process has 78.12 GiB memory in use. Of the allocated memory 76.20 GiB is "
         "allocated by PyTorch, and 412.51 MiB is reserved by PyTorch but unallocated. If "
