@@ -56,6 +56,17 @@ SITES = {
     "communication": "communication buffers",
 }
 
+_SAID_BY_PHASE = frozenset(
+    {
+        ("load", "weights"),
+        ("kv_plan", "kv_cache"),
+        ("kv_alloc", "kv_cache"),
+        ("kernels", "kernels"),
+        ("cudagraph", "cuda_graphs"),
+    }
+)
+"""Sites that the words for the phase name already."""
+
 REMEDIES = {
     "none": "nothing to do",
     "relaunch": "launch again, unchanged",
@@ -71,7 +82,7 @@ def failure_in_words(failure: object, phase: object, site: object) -> str:
     words = FAILURES.get(str(failure), str(failure))
     if phase is not None:
         words += f" while {PHASES.get(str(phase), str(phase))}"
-    if site is not None:
+    if site is not None and (str(phase), str(site)) not in _SAID_BY_PHASE:
         words += f", for {SITES.get(str(site), str(site))}"
     return words
 

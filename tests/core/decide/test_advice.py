@@ -121,3 +121,48 @@ def test_memory_that_lies_in_pieces_is_named_as_such(unallocated_gib: int, named
     diagnosis = Diagnosis(Failure.GPU_OUT_OF_MEMORY, Phase.SERVING, None, "x", figures=figures)
     options = advice(diagnosis, gpu_memory_utilization=0.9).options
     assert any("expandable_segments" in option for option in options) is named
+
+
+def test_a_budget_is_not_raised_above_what_the_log_says_was_free() -> None:
+    found = small(free_bytes=13.42 * GIB, total_bytes=15.46 * GIB)
+    assert changes(advice(found, gpu_memory_utilization=0.02)) == {"gpu_memory_utilization": 0.86}
+    assert advice(found, gpu_memory_utilization=0.9).remedy is Remedy.HOLD
+
+
+def test_a_trial_run_of_more_requests_than_the_default_tells_the_setting() -> None:
+    found = Diagnosis(
+        Failure.GPU_OUT_OF_MEMORY,
+        Phase.PROFILE,
+        Site.SAMPLER,
+        "x",
+        figures={"dummy_requests": 1024},
+    )
+    decision = advice(found)
+    assert [(change.before, change.after) for change in decision.changes] == [(1024, 256)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "says"), [(Phase.PROFILE, True), (Phase.CUDAGRAPH, False), (Phase.SERVING, False)]
+)
+def test_a_price_says_only_of_an_early_death_that_there_was_no_cache(
+    phase: Phase, says: bool
+) -> None:
+    found = Diagnosis(Failure.GPU_OUT_OF_MEMORY, phase, Site.SAMPLER, "x")
+    price = advice(found).price
+    assert price is not None
+    assert ("before the KV cache was planned" in price.note) is says
+
+
+@pytest.mark.parametrize(
+    ("signal", "option"), [(9, "out-of-memory killer"), (None, "OOMKilled"), (11, "coredumpctl")]
+)
+def test_of_a_killed_process_nothing_is_claimed_that_the_log_does_not_show(
+    signal: int | None, option: str
+) -> None:
+    figures = {} if signal is None else {"signal": signal}
+    decision = advice(
+        Diagnosis(Failure.KILLED_BY_SIGNAL, Phase.SERVING, None, "x", figures=figures)
+    )
+    assert decision.remedy is Remedy.RELAUNCH
+    assert "not at fault" not in decision.reason
+    assert any(option in one for one in decision.options)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.diagnose.wrappings import WRAPPINGS, before_each, journal_export, terminal, text
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.envelopes.terminal import broken_at
 from vllm_warden.core.diagnose.envelopes.undo import undone
 from vllm_warden.core.diagnose.whole_log import diagnosed_runs
 
@@ -178,3 +179,11 @@ def test_journal_messages_of_every_json_type_are_survived(message: str) -> None:
     entry = '{"__CURSOR": "x", "MESSAGE": ' + message + "}\n"
 
     assert inner_lines(entry.encode() * 3) in (["", "", ""], ["AB"] * 3, ["A"] * 3, ["\x01"] * 3)
+
+
+def test_a_row_that_goes_on_with_a_blank_is_no_line_of_its_own() -> None:
+    words = [letter * (44 if letter < "d" else 50) for letter in "abcdef"]
+    lines = [f"INFO 11-20 03:10:01 [some_file.py:23] {word} and so on" for word in words]
+    rows = [row for line in lines for row in (line[:82], line[82:])]
+    assert [row[:1] for row in rows].count(" ") == 3
+    assert broken_at([row.encode() for row in rows]) == 82

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Decision
 from vllm_warden.core.decide.ledger import LedgerEntry
@@ -33,7 +35,7 @@ def advise(diagnosis: Diagnosis, evidence: Evidence) -> Decision:
         ("unknown",) if has_gpus else (),
         int(total) if isinstance(total, int | float) else None,
     )
-    defaults |= _told(diagnosis, engine)
+    defaults |= _told(diagnosis, engine, defaults)
     asked = {**defaults, **evidence.settings}
     return decide(
         Case(
@@ -55,9 +57,16 @@ def advise(diagnosis: Diagnosis, evidence: Evidence) -> Decision:
     )
 
 
-def _told(diagnosis: Diagnosis, engine: EngineFacts) -> dict[str, int | float]:
+def _told(
+    diagnosis: Diagnosis, engine: EngineFacts, defaults: dict[str, int | float]
+) -> dict[str, int | float]:
     """Settings that are not among the arguments, and that the failure's own text names."""
     told: dict[str, int | float] = {}
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        # the dummy run has as many requests as the lower of both
+        rows = diagnosis.figures.get("dummy_requests")
+        if isinstance(rows, int) and rows > defaults[name]:
+            told[name] = rows
     length = diagnosis.figures.get("max_model_len")
     if isinstance(length, int):
         told["max_model_len"] = length
@@ -78,7 +87,16 @@ def _bounds(diagnosis: Diagnosis, asked: Settings) -> dict[str, Bounds]:
     utilization = asked.get("gpu_memory_utilization")
     # a length that fits is certain where vLLM printed it; how much budget is free is not known
     if "estimated_max_model_len" not in diagnosis.figures and isinstance(utilization, int | float):
-        larger = next((value for value in BUDGET_MAX if value > utilization), None)
-        if diagnosis.failure is Failure.KV_CACHE_TOO_SMALL and larger is not None:
+        most = _free_fraction(diagnosis)
+        larger = min(next((value for value in BUDGET_MAX if value > utilization), 0.0), most)
+        if diagnosis.failure is Failure.KV_CACHE_TOO_SMALL and larger > utilization:
             bounds["gpu_memory_utilization"] = Bounds(min=0.05, max=larger)
     return bounds
+
+
+def _free_fraction(diagnosis: Diagnosis) -> float:
+    """The largest budget that passes the check at the start, where the log says what was free."""
+    free, total = (diagnosis.figures.get(name) for name in ("free_bytes", "total_bytes"))
+    if not isinstance(free, int | float) or not isinstance(total, int | float) or total <= 0:
+        return 1.0
+    return math.floor(100 * free / total) / 100

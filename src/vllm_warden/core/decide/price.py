@@ -9,6 +9,12 @@ from vllm_warden.core.decide.decision import Price
 from vllm_warden.core.decide.knobs import number
 from vllm_warden.core.decide.proposal import Proposal
 from vllm_warden.core.decide.request_size import token_bytes
+from vllm_warden.core.model import Phase
+
+_BEFORE_THE_PLAN = frozenset(
+    {Phase.ARGS, Phase.DOWNLOAD, Phase.INIT_DEVICE, Phase.LOAD, Phase.PROFILE, Phase.KV_PLAN}
+)
+_NO_SIZE = "the log does not show the size of the KV cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ def price_of(case: Case, proposal: Proposal) -> Price:
         _tokens_after(case, proposal),
     )
     lost = _kv_bytes_lost(case, after_of)
-    fraction, note = _fraction(before, after)
+    fraction, note = _fraction(case, before, after)
     return Price(
         sequences_before=_whole(before.sequences),
         sequences_after=_whole(after.sequences),
@@ -53,9 +59,11 @@ def _tokens_after(case: Case, proposal: Proposal) -> float | None:
     return max(0.0, proposal.kv_bytes_after) / token
 
 
-def _fraction(before: _Sizes, after: _Sizes) -> tuple[float | None, str]:
+def _fraction(case: Case, before: _Sizes, after: _Sizes) -> tuple[float | None, str]:
     if before.tokens is None:
-        return None, "usable concurrency unknown: the attempt died before the KV cache was planned"
+        early = case.diagnosis.phase in _BEFORE_THE_PLAN
+        why = "the attempt died before the KV cache was planned" if early else _NO_SIZE
+        return None, f"usable concurrency unknown: {why}"
     then, now = _usable(before, before.tokens), _usable(after, after.tokens or before.tokens)
     if not then or now is None:
         return None, "usable concurrency unknown: sequences or context are not known"

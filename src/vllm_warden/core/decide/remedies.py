@@ -62,6 +62,36 @@ def _memory_taken(_: Case) -> Proposal:
     )
 
 
+_OWN_FAULTS = frozenset({4, 5, 6, 7, 8, 11})
+"""SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE and SIGSEGV: a process brings them upon itself."""
+_REQUESTS = frozenset({1, 2, 15})
+"""SIGHUP, SIGINT and SIGTERM: how people and programs ask a process to stop."""
+_CRASHED = frozenset({"segfault", "worker-aborted"})
+
+
+def _killed_by_signal(case: Case) -> Proposal:
+    """Who ended a process is hardly ever in its own log, the out-of-memory killer least of all."""
+    signal = case.figure("signal")
+    if signal in _OWN_FAULTS or case.diagnosis.signature in _CRASHED:
+        return Proposal(
+            Remedy.RELAUNCH,
+            "a process crashed in native code: worth one more try",
+            options=(
+                "keep its native call stack for a report (coredumpctl, where that is set up)",
+            ),
+        )
+    if signal in _REQUESTS:
+        return Proposal(Remedy.RELAUNCH, "a process was told to stop, and not by its engine")
+    return Proposal(
+        Remedy.RELAUNCH,
+        "a process ended without a word of its own, and nothing shows who ended it",
+        options=(
+            "look for the kernel's out-of-memory killer: journalctl -k, or dmesg",
+            "in a container: its memory limit, and whether its state says OOMKilled",
+        ),
+    )
+
+
 REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
     {
         Failure.NONE: _always(
@@ -83,10 +113,14 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
         ),
         Failure.CONFIGURATION_INVALID: _configuration_invalid,
         Failure.PARALLELISM_INVALID: _always(
-            Remedy.GIVE_UP, "this split over GPUs is impossible for the model"
+            Remedy.GIVE_UP,
+            "this split over GPUs is impossible for the model",
+            "a layout that fits: vllm-warden plan MODEL --gpus N lists them",
         ),
         Failure.MODEL_UNSUPPORTED: _always(
-            Remedy.GIVE_UP, "this engine version cannot run the model"
+            Remedy.GIVE_UP,
+            "this engine version cannot run the model",
+            "another version of vLLM, or a GPU that has what the message asks for",
         ),
         Failure.MODEL_UNAVAILABLE: _unless_it_passes(
             "fetching the model's files broke off: worth one more try",
@@ -97,10 +131,15 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
             ),
         ),
         Failure.DEPENDENCY_MISMATCH: _always(
-            Remedy.GIVE_UP, "the engine's installation does not fit together"
+            Remedy.GIVE_UP,
+            "the engine's installation does not fit together",
+            "install what the message asks for into the engine's environment",
         ),
         Failure.KERNEL_FAILURE: _always(
-            Remedy.RELAUNCH, "a kernel could not be compiled or started: worth one more try"
+            Remedy.RELAUNCH,
+            "a kernel could not be compiled or started: worth one more try",
+            "install what the message lacks: a C compiler (or CC), nvcc, ninja, Python.h",
+            "another backend than the one whose kernel failed",
         ),
         Failure.COMMUNICATION_FAILURE: _always(
             Remedy.RELAUNCH, "the ranks lost each other: usually passing"
@@ -118,14 +157,15 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
         ),
         Failure.ENGINE_STALLED: _always(Remedy.RELAUNCH, "the engine stood still"),
         Failure.PORT_IN_USE: _always(
-            Remedy.WAIT, "the port is taken: the start is tried again when it is free"
+            Remedy.WAIT,
+            "another process has the port: the same start works once it is free",
+            "end what has it: ss -ltnp names the process",
+            "another port",
         ),
         Failure.REQUEST_TRIGGERED_CRASH: _always(
             Remedy.RELAUNCH, "a request brought the engine down; the settings are not at fault"
         ),
-        Failure.KILLED_BY_SIGNAL: _always(
-            Remedy.RELAUNCH, "a process was killed from outside; the settings are not at fault"
-        ),
+        Failure.KILLED_BY_SIGNAL: _killed_by_signal,
         Failure.UNKNOWN: _always(
             Remedy.RELAUNCH, "the cause is not known: one unchanged try shows whether it passes"
         ),

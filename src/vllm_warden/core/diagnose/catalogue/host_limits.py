@@ -49,7 +49,7 @@ LAST = (
             "",
             "",
             re.compile(
-                r"^MemoryError\b|std::bad_alloc|\[Errno 12\] Cannot allocate memory|Unable to allocate [\d.]{1,12} [KMGT]iB for an array"
+                r"^MemoryError\b(?!: Not enough space in the data buffer)|std::bad_alloc|\[Errno 12\] Cannot allocate memory|Unable to allocate [\d.]{1,12} [KMGT]iB for an array"
             ),
         ),
         summary="The host refused memory to a process of the engine.",

@@ -66,7 +66,7 @@ SIGNATURES = (
             "",
             re.compile(
                 r"Number of experts in the model must be greater than 0|enable_expert_parallel must be True"
-                r"|EPLB requires|EPLB is only supported|Expert parallelism load balancing is only supported|num_redundant_experts"
+                r"|EPLB requires|(?<!Async )EPLB is only supported|Expert parallelism load balancing is only supported|num_redundant_experts"
                 r"|Non-MoE models do not support external data parallel"
             ),
         ),

@@ -17,7 +17,7 @@ _HEAD = re.compile(
     rb"\[?[\w./-]{1,120}:\d{1,6}\] ?"
 )
 _BEGINS = re.compile(
-    rb"\(\w{1,40}(?: [^)\n]{0,60})? pid=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[ :]| "
+    rb"\(\w{1,40}(?: [^)\n]{0,60})? pid=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[ :]|  "
 )
 _DIGITS = re.compile(rb"\d+")
 _TAGGED = re.compile(rb"\(|\[|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):")
