@@ -1,7 +1,7 @@
 """The order in which a decision is made; the first rule that speaks wins and gives the reason.
 
-Remedy for the failure -> known-bad settings -> the operator's mode -> incomplete evidence ->
-price -> restart budgets.
+Remedy for the failure -> known-bad settings -> words that anybody may have printed -> the
+operator's mode -> incomplete evidence -> price -> restart budgets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from vllm_warden.core.decide.proposal import Proposal
 from vllm_warden.core.decide.remedies import REMEDIES
 from vllm_warden.core.model import Confidence, Mode
 
+_VERBS = {Remedy.GIVE_UP: "give up", Remedy.HOLD: "hold"}
 STARTS_AGAIN = frozenset({Remedy.RELAUNCH, Remedy.RELAUNCH_WITH, Remedy.WAIT})
 
 
@@ -24,9 +25,24 @@ def decide(case: Case) -> Decision:
     proposal = REMEDIES[case.diagnosis.failure](case)
     if proposal.remedy is Remedy.RELAUNCH_WITH:
         proposal = replace(proposal, price=price_of(case, proposal))
-    for rule in (_within_mode, _with_complete_evidence, _within_price):
+    for rule in (_in_own_words, _within_mode, _with_complete_evidence, _within_price):
         proposal = rule(case, proposal)
     return _within_budget(case, proposal)
+
+
+def _in_own_words(case: Case, proposal: Proposal) -> Proposal:
+    """Words that anything may have printed end no service: only where they come again."""
+    ends = proposal.remedy in (Remedy.GIVE_UP, Remedy.HOLD)
+    if not ends or not case.diagnosis.overheard:
+        return proposal
+    if any(entry.failure is case.diagnosis.failure for entry in case.ledger):
+        return proposal
+    return replace(
+        proposal,
+        remedy=Remedy.RELAUNCH,
+        reason="what proves it is no record of the engine's: one unchanged try shows whether it "
+        f"comes again; then {_VERBS[proposal.remedy]}: {proposal.reason}",
+    )
 
 
 def _within_mode(case: Case, proposal: Proposal) -> Proposal:
