@@ -89,6 +89,8 @@ class ForkedEngine:
 
     def _answer(self, key: str) -> dict[str, Any]:
         assert self.server.stdout is not None
-        answer: dict[str, Any] = json.loads(self.server.stdout.readline())
+        line = self.server.stdout.readline()
+        assert line, "the fork server has ended; its last words are in the captured stderr"
+        answer: dict[str, Any] = json.loads(line)
         assert key in answer, answer
         return answer

@@ -253,3 +253,18 @@ def test_the_forward_pass_after_the_cache_is_placed_in_warm_up(
 
     assert verdict(answer) == ("gpu_out_of_memory", "warmup", "activations", "certain")
     assert {**PRINTED, **PLANNED}.items() <= answer["figures"].items()
+
+
+def test_of_two_ranks_the_one_without_memory_is_named(engine: ForkedEngine, model: str) -> None:
+    fault = {
+        "hooks": SAMPLER,
+        "below": ["compile_or_warm_up_model", "_dummy_sampler_run"],
+        "rank": 1,
+    }
+    arguments = [*EAGER, *UTILIZATION, "--tensor-parallel-size", "2"]
+    answer, log = after_the_cache(engine, model, arguments, fault)
+
+    assert "(Worker_TP0 pid=" in log
+    assert verdict(answer) == ("gpu_out_of_memory", "warmup", "sampler", "certain")
+    assert answer["ranks"] == [1]
+    assert {**PRINTED, **PLANNED, "dummy_requests": 256}.items() <= answer["figures"].items()

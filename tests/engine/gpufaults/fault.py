@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,18 +19,24 @@ def functions_on_stack() -> Iterator[str]:
 class Fault:
     """Asked on every call of what it is hooked into; answers with the error, or None to go on.
 
-    It fires below all functions of ``below`` and none of ``outside``, after ``after`` such calls.
+    It fires below all functions of ``below`` and none of ``outside``, after ``after`` such calls,
+    in the workers of all ranks or that of one.
     """
 
-    def __init__(self, text: str, below: list[str], outside: list[str], after: int) -> None:
+    def __init__(
+        self, text: str, below: list[str], outside: list[str], *, after: int, rank: int | None
+    ) -> None:
         self.text = text
         self.below = frozenset(below)
         self.outside = frozenset(outside)
         self.left = after
+        self.process = None if rank is None else f"VllmWorker-{rank}"
 
     def __call__(self) -> Exception | None:
         functions = frozenset(functions_on_stack())
         if not self.below <= functions or self.outside & functions:
+            return None
+        if self.process not in (None, multiprocessing.current_process().name):
             return None
         if self.left:
             self.left -= 1

@@ -2,7 +2,7 @@
 
 The description: ``gpu`` (figures of a simulated GPU, see Ledger), ``graphs`` (true to capture CUDA
 graphs), ``text`` (of the CUDA error), ``hooks`` (dotted names that may fail), ``below``,
-``outside``, ``after`` (see Fault).
+``outside``, ``after``, ``rank`` (see Fault).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def install(described: dict[str, Any]) -> None:
             described["text"],
             described["below"],
             described.get("outside", []),
-            described.get("after", 0),
+            after=described.get("after", 0),
+            rank=described.get("rank"),
         ),
     )
