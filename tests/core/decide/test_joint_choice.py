@@ -217,3 +217,14 @@ def test_a_neighbour_that_grew_is_waited_for_unless_sharing_is_allowed(
     assert decision.remedy is remedy
     if not share:
         assert "31337" in "\n".join(decision.arithmetic)
+
+
+@pytest.mark.parametrize("version", ["0.9.2", "0.15.1", "0.20.2", "0.33.0", "1.0"])
+def test_a_sampler_that_died_in_profiling_needs_more_than_it_had_whatever_the_formula_says(
+    version: str,
+) -> None:
+    death = oom(Phase.PROFILE, Site.SAMPLER, weights_bytes=70 * GIB)
+    diagnosis = replace(death.diagnosis, engine_version=version)
+    decision = decide(replace(death, diagnosis=diagnosis))
+
+    assert changed(decision)["max_num_seqs"] < 1024

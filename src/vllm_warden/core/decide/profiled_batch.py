@@ -84,6 +84,9 @@ def _peak(case: Case, died: _Died, row: float | None, *, by_sampler: bool) -> Pe
         return None
     rows = min(sequences, tokens)
     per_row = (row or 0.0) * ROW_UNCERTAINTY
+    if by_sampler:
+        # it needed more than it had, whatever the formula says
+        per_row = max(per_row, died.reached / rows)
     beside = max(died.usable - died.weights, 0.0)
     forward = beside if by_sampler else UNSEEN_FORWARD * died.reached
     fixed = min(FIXED_BYTES, forward / 4)
