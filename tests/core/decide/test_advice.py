@@ -115,9 +115,13 @@ def test_a_sampler_that_may_have_died_before_or_after_the_kv_cache_gets_what_hel
     assert changes(decision) == {"gpu_memory_utilization": 0.85, "max_num_seqs": 256}
 
 
-@pytest.mark.parametrize(("unallocated_gib", "named"), [(3, True), (1, False)])
-def test_memory_that_lies_in_pieces_is_named_as_such(unallocated_gib: int, named: bool) -> None:
-    figures = {"tried_bytes": 2 * GIB, "reserved_unallocated_bytes": unallocated_gib * GIB}
+@pytest.mark.parametrize(
+    ("tried_gib", "unallocated_gib", "named"), [(2, 3, True), (2, 1, False), (0, 3, False)]
+)
+def test_memory_that_lies_in_pieces_is_named_as_such(
+    tried_gib: int, unallocated_gib: int, named: bool
+) -> None:
+    figures = {"tried_bytes": tried_gib * GIB, "reserved_unallocated_bytes": unallocated_gib * GIB}
     diagnosis = Diagnosis(Failure.GPU_OUT_OF_MEMORY, Phase.SERVING, None, "x", figures=figures)
     options = advice(diagnosis, gpu_memory_utilization=0.9).options
     assert any("expandable_segments" in option for option in options) is named

@@ -28,7 +28,7 @@ def out_of_memory(case: Case) -> Proposal:
     """Out of memory on a GPU, or of an allocator of the CPU engine in the same phases."""
     proposal = _by_phase(case)
     tried, pieces = case.figure("tried_bytes"), case.figure("reserved_unallocated_bytes")
-    if tried is None or pieces is None or pieces < tried or not case.has_gpus:
+    if not tried or pieces is None or pieces < tried or not case.has_gpus:
         return proposal
     fragmented = (
         f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {gib(pieces)} were reserved and free, "
