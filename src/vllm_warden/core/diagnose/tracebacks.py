@@ -19,6 +19,8 @@ MESSAGE_CHARACTERS_LIMIT = 8_000
 """Characters of one exception's message that are kept; no row looks further than 3,000."""
 RAISED_LIMIT = 600
 """Exceptions of one log that are kept until it ends."""
+OPEN_LIMIT = 4096
+"""Processes whose lines are being put together; of more, the one that began first is done with."""
 CHAIN_LIMIT = 8
 """Exceptions of one chain that are kept: the first ones, where the root is, and the last."""
 
@@ -181,6 +183,8 @@ class Tracebacks:
             else:
                 self._close(current)
         self._open[key] = opened
+        if len(self._open) > OPEN_LIMIT:
+            self._close(self._open.pop(next(iter(self._open))))
         return opened
 
     def _stand_alone(self, key: _Key, line: LogLine, before: Phase | None) -> bool:
@@ -207,6 +211,8 @@ class Tracebacks:
         if calls:
             source, names = self._loose.get(key, (line.source, set()))
             self._loose[key] = (line.source, names | calls if source == line.source else calls)
+            if len(self._loose) > OPEN_LIMIT:
+                del self._loose[next(iter(self._loose))]
 
     def _inside(self, current: _Open, line: LogLine) -> bool:
         message = line.message
