@@ -98,3 +98,25 @@ def test_bytes_that_are_no_text_are_survived(run) -> None:
 def test_secrets_of_a_log_are_not_shown(run) -> None:
     text = OOM.read_bytes().replace(b"with 1024 dummy", b"hf_abcdefghijklmnop with 1024 dummy")
     assert "hf_abcdefghijklmnop" not in run("-", text=text).stdout
+
+
+def test_what_is_advised_with_its_value_is_not_offered_again_without(run) -> None:
+    oom = SAMPLES.parents[0] / "corpus" / "067.log"
+    offered = run(oom).stdout.partition("What helps")[2].partition("What does not help")[0]
+    assert "gpu_memory_utilization: 0.92 -> " in offered
+    assert offered.count("gpu_memory_utilization") == 1
+    assert "or capture fewer CUDA graphs" in offered
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("max_num_seq=256", "do you mean max_num_seqs?"),
+        ("gpu-memory-utilisation=0.9", "do you mean"),
+    ],
+)
+def test_a_slip_in_a_setting_that_advice_rests_on_is_told(run, word: str, says: str) -> None:
+    done = run("--engine", word, OOM)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert run("--engine", "max_num_partial_prefills=4", OOM).returncode == 0

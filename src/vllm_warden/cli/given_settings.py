@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Sequence
 
@@ -9,11 +10,25 @@ import click
 
 from vllm_warden.core.model import SettingValue
 
+_READ = (
+    "data_parallel_size",
+    "gpu_memory_utilization",
+    "kv_cache_memory_bytes",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "pipeline_parallel_size",
+    "tensor_parallel_size",
+)
+"""The settings that advice rests on: a slip of the pen in one of them would go unseen."""
+_SLIP_SIMILARITY = 0.9
+
 
 def given_settings(words: Sequence[str]) -> dict[str, SettingValue]:
     """Values are JSON where they can be (256, 0.9, true, {...}), and text otherwise.
 
-    Raises click.UsageError for a word without a name or value.
+    Raises click.UsageError for a word without a name or value, and for a name that is all but
+    one that advice rests on.
     """
     settings: dict[str, SettingValue] = {}
     for word in words:
@@ -21,6 +36,9 @@ def given_settings(words: Sequence[str]) -> dict[str, SettingValue]:
         name = key.strip().removeprefix("--").replace("-", "_")
         if not equals or not name.isidentifier():
             raise click.UsageError(f"--engine takes KEY=VALUE, as max_num_seqs=256; not {word!r}")
+        meant = difflib.get_close_matches(name, _READ, 1, _SLIP_SIMILARITY)
+        if meant and meant[0] != name:
+            raise click.UsageError(f"--engine knows no setting {name}; do you mean {meant[0]}?")
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):

@@ -119,7 +119,10 @@ def _helps(decision: Decision, style: Style) -> list[str]:
         lines += wrapped(moved, style, "      ", "    ")
     if decision.price is not None and decision.price.note:
         lines += wrapped(f"price: {decision.price.note}", style, "  ")
+    changed = [change.setting for change in decision.changes]
     for option in decision.options:
+        if any(setting in option for setting in changed):
+            continue  # said above, with its value
         lines += wrapped(option, style, "    ", "  or ")
     return lines
 

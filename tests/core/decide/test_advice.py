@@ -170,3 +170,8 @@ def test_of_a_killed_process_nothing_is_claimed_that_the_log_does_not_show(
     assert decision.remedy is Remedy.RELAUNCH
     assert "not at fault" not in decision.reason
     assert any(option in one for one in decision.options)
+
+
+def test_nobody_set_a_bound_for_the_profiled_batch() -> None:
+    found = Diagnosis(Failure.GPU_OUT_OF_MEMORY, Phase.PROFILE, Site.ACTIVATIONS, "x")
+    assert changes(advice(found)) == {"max_num_batched_tokens": 1024}

@@ -7,7 +7,7 @@ import pytest
 from tests.core.diagnose.sample_files import records
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.evidence import Evidence
-from vllm_warden.core.model import Failure
+from vllm_warden.core.model import GIB, Failure
 
 REFUSED = (
     "(APIServer pid=1) pydantic.ValidationError: 1 validation error for VllmConfig",
@@ -48,3 +48,15 @@ def test_a_full_buffer_of_vllm_s_own_is_no_lack_of_host_memory() -> None:
         ).failure
         is Failure.HOST_OUT_OF_MEMORY
     )
+
+
+@pytest.mark.parametrize("bracket", ["", "("])
+def test_the_request_that_is_too_long_is_read_in_every_spelling(bracket: str) -> None:
+    said = (
+        "ValueError: To serve at least one request with the model's max seq len (1048576), "
+        f"{bracket}22.5 GiB KV cache is needed, which is larger than the available KV cache "
+        "memory (17.39 GiB). Based on the available memory, the estimated maximum model length "
+        "is 810208."
+    )
+    figures = diagnose(Evidence(records=records(said))).figures
+    assert (figures["max_model_len"], figures["needed_bytes"]) == (1048576, round(22.5 * GIB))

@@ -81,6 +81,7 @@ def _bounds(diagnosis: Diagnosis, asked: Settings) -> dict[str, Bounds]:
     bounds = {
         "max_model_len": Bounds(min=1),
         "max_num_seqs": Bounds(min=1),
+        "max_num_batched_tokens": Bounds(min=1),
         "gpu_memory_utilization": Bounds(min=0.05),
         "kv_cache_memory_bytes": Bounds(min=1),
     }

@@ -38,7 +38,7 @@ _TAKEN = re.compile(
 _DISTURBED = re.compile(
     rf"Initial free memory {_GIB} (?:GiB)?,? ?current free memory {_GIB} (?:GiB)?"
 )
-_REQUEST = re.compile(rf"max seq len \((\d{{1,12}})\), \({_GIB} GiB KV cache is needed")
+_REQUEST = re.compile(rf"max seq len \((\d{{1,12}})\), \(?{_GIB} GiB KV cache is needed")
 _AVAILABLE = re.compile(rf"available KV cache memory \({_GIB} GiB\)")
 _ESTIMATE = re.compile(r"estimated maximum model length is (\d{1,12})")
 _NODE = re.compile(
