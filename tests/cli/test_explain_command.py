@@ -44,7 +44,7 @@ def test_a_sampler_that_fails_after_the_kv_cache_is_told_from_one_before_it(caps
         ),
         "sampler-profile-oom": (
             "gpu_out_of_memory",
-            ["max_num_seqs"],
+            ["max_num_seqs", "max_num_batched_tokens"],
             ["gpu_memory_utilization", "max_model_len"],
         ),
     }
