@@ -9,6 +9,7 @@ it has ended (or was killed after so many seconds) {"exit_status", "cpu_seconds"
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -20,13 +21,16 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import traceback
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 HERE = Path(__file__).parent
 PROGRAM = str(Path(sys.executable).with_name("vllm"))
+TIDYING_SECONDS = 10
 PRELOADED = [
     "compressed_tensors.compressors",
     "setproctitle",
@@ -123,6 +127,7 @@ def become(request: dict[str, Any]) -> None:
         from tests.engine.gpufaults.install import install
 
         install(request["fault"])
+    resource_tracker.ensure_running()  # one for all, as with spawned processes: it tidies up
     runpy.run_path(PROGRAM, run_name="__main__")
 
 
@@ -144,7 +149,7 @@ def main() -> None:
 
 
 def until_ended(pid: int, seconds: int) -> dict[str, Any]:
-    """Wait for the run's first process, then end those that it left in its session."""
+    """Wait for the run's first process and a little for the others, then end those still there."""
 
     def kill(*_: object) -> None:
         os.killpg(pid, signal.SIGKILL)
@@ -153,12 +158,26 @@ def until_ended(pid: int, seconds: int) -> dict[str, Any]:
     signal.alarm(seconds)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # so that the number stays its own
     signal.alarm(0)
+    patience = time.monotonic() + TIDYING_SECONDS
+    while left_in_session(pid) and time.monotonic() < patience:
+        time.sleep(0.05)
     kill()
     _, status, used = os.wait4(pid, 0)
     return {
         "exit_status": os.waitstatus_to_exitcode(status),
         "cpu_seconds": used.ru_utime + used.ru_stime,
     }
+
+
+def left_in_session(pid: int) -> list[int]:
+    """Processes of its session that still run, itself apart; one of them removes shared memory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session = path.read_text("utf-8").rpartition(")")[2].split()[:4]
+            if int(session) == pid and state != "Z":
+                found.append(int(path.parent.name))
+    return found
 
 
 if __name__ == "__main__":
