@@ -41,6 +41,8 @@ def to_document(instance: Instance, boot_id: str) -> Document:
                 "ready": envelope.ready,
                 "decided": envelope.decided,
                 "known_bad": list(envelope.known_bad),
+                "version": envelope.version,
+                "free_bytes": envelope.free_bytes,
             }
             for envelope in list(envelopes.values())[-ENVELOPES_MAX:]
         ],
@@ -106,13 +108,15 @@ def _entry(item: Document, *, same_boot: bool) -> LedgerEntry | None:
 
 
 def _envelope(item: Document) -> Envelope:
-    bad = item.get("known_bad")
+    bad, version = item.get("known_bad"), item.get("version")
     return Envelope(
         key=str(item["key"]),
         proven=_settings(item.get("proven")),
         ready=_settings(item.get("ready")),
         decided=_settings(item.get("decided")),
         known_bad=tuple(str(one) for one in bad) if isinstance(bad, list) else (),
+        version=version if isinstance(version, str) else None,
+        free_bytes=_whole(item.get("free_bytes")) or None,
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from vllm_warden.core.decide.envelope import (
     Envelope,
     envelope_key,
+    inherited,
     note_bad,
+    note_decided,
     note_proven,
     note_ready,
 )
+from vllm_warden.core.model import SettingValue
 from vllm_warden.core.plan.spec import EngineFacts, ModelFacts
 
 
@@ -39,3 +44,32 @@ def test_a_lesson_holds_for_one_model_engine_gpu_and_request_only() -> None:
     }
 
     assert len(keys) == 5
+
+
+def test_a_new_engine_version_starts_from_what_the_previous_one_proved() -> None:
+    asked, gpus = {"max_num_seqs": 1024}, ("NVIDIA H100 1",)
+    old = envelope_key(asked, ModelFacts(), EngineFacts("0.15.1"), gpus)
+    new = envelope_key(asked, ModelFacts(), EngineFacts("0.20.0"), gpus)
+    decided = note_decided(Envelope(old), {"max_num_seqs": 256}, "0.15.1")
+    learned = note_bad(note_proven(decided, {"max_num_seqs": 256}), {})
+
+    found = inherited(new, (learned,))
+
+    assert found.start_changes() == {"max_num_seqs": 256}
+    assert found.version == "0.15.1"
+    assert found.known_bad == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [({"max_num_seqs": 512}, ("NVIDIA H100 1",)), ({"max_num_seqs": 1024}, ("NVIDIA L4 1",))],
+)
+def test_other_settings_or_other_gpus_inherit_nothing(
+    asked: dict[str, SettingValue], gpus: tuple[str, ...]
+) -> None:
+    old = envelope_key(
+        {"max_num_seqs": 1024}, ModelFacts(), EngineFacts("0.15.1"), ("NVIDIA H100 1",)
+    )
+    key = envelope_key(asked, ModelFacts(), EngineFacts("0.20.0"), gpus)
+
+    assert inherited(key, (note_proven(Envelope(old), {"max_num_seqs": 256}),)) == Envelope(key)

@@ -172,10 +172,10 @@ def _figures(
         available = reading.facts.available_kv_gib
         if available is not None:
             figures["available_bytes"] = round(available * GIB)
-    return {**_of_the_log(reading.facts), **figures}, tuple(sorted(gpus))
+    return {**figures_of_log(reading.facts), **figures}, tuple(sorted(gpus))
 
 
-def _of_the_log(facts: LogFacts) -> dict[str, Value]:
+def figures_of_log(facts: LogFacts) -> dict[str, Value]:
     """What the engine said of itself before it died; named apart from the failure's figures."""
     said: dict[str, Value | None] = {
         "weights_bytes": _bytes(facts.weights_gib),
@@ -232,7 +232,7 @@ def _unknown(evidence: Evidence, reading: Reading, raised: Raised) -> Diagnosis:
         phase=raised.phase or raised.before or evidence.reached,
         confidence=Confidence.LIKELY,
         ranks=(raised.rank,) if raised.rank is not None else (),
-        figures=_of_the_log(reading.facts),
+        figures=figures_of_log(reading.facts),
         evidence=(ProofLine(raised.line, raised.proof[:PROOF_TEXT_LIMIT]),),
         consequences=_consequences(reading, None),
         engine_version=evidence.engine_version or reading.facts.engine_version,
@@ -285,7 +285,7 @@ def _unexplained(evidence: Evidence, reading: Reading, healthy: str | None = Non
         phase=None if failure is Failure.NONE else phase,
         signature="stopped-from-outside" if failure is Failure.KILLED_BY_SIGNAL else None,
         confidence=Confidence.CERTAIN if failure is Failure.NONE else Confidence.LIKELY,
-        figures=_of_the_log(reading.facts),
+        figures=figures_of_log(reading.facts),
         consequences=_consequences(reading, None),
         engine_version=evidence.engine_version or reading.facts.engine_version,
         summary=summary,

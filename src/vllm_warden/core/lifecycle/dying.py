@@ -36,6 +36,7 @@ from vllm_warden.core.lifecycle.events import (
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import (
     Step,
+    after_attempt,
     backing_off,
     current,
     failed,
@@ -44,14 +45,12 @@ from vllm_warden.core.lifecycle.steps import (
     waiting,
     with_timer,
 )
+from vllm_warden.core.lifecycle.way_back import WayBack, are_settings_at_fault, way_back
 from vllm_warden.core.model import Failure
 
 LAST_WORDS_SECONDS = 2.0
 """After an engine process is lost the others still log why; vLLM's parent may take ten more."""
 LEDGER_MAX = 200
-SETTINGS_AT_FAULT = frozenset(
-    {Failure.GPU_OUT_OF_MEMORY, Failure.KV_CACHE_TOO_SMALL, Failure.HOST_OUT_OF_MEMORY}
-)
 
 
 def exited(instance: Instance, event: ProcessExited) -> Step:
@@ -105,11 +104,12 @@ def exited_while_stopping(instance: Instance, event: ProcessExited) -> Step:
 def released(instance: Instance, event: AttemptReleased) -> Step:
     """A stop is complete; a restart goes on."""
     if instance.held_by is not None:
-        return held(instance, event.at_seconds, f"hold asked by {instance.held_by}")
+        reason = f"hold asked by {instance.held_by}"
+        return held(after_attempt(instance), event.at_seconds, reason)
     if instance.wanted:
-        return waiting(instance, event.at_seconds, "waiting for the gate")
+        return waiting(after_attempt(instance), event.at_seconds, "waiting for the gate")
     reason = instance.reason.replace("stop asked", "stopped").replace("restart asked", "stopped")
-    stopped = moved(instance, State.STOPPED, event.at_seconds, reason)
+    stopped = moved(after_attempt(instance), State.STOPPED, event.at_seconds, reason)
     effects: tuple[Effect, ...] = (Announce("instance-stopped", reason),)
     if instance.incident_open:
         return replace(stopped, incident_open=False), (ResolveIncident(reason), *effects)
@@ -127,6 +127,9 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         was_ready=attempt.ready_since_seconds is not None,
         after_soak=_lasted(instance, attempt, event.at_seconds),
     )
+    back = way_back(instance, attempt, diagnosis, entry)
+    if back is not None:
+        return _gone_back(instance, attempt, (diagnosis, back), entry, event)
     decision = decide(_case(instance, attempt, diagnosis, entry, event))
     changed = decision.remedy is Remedy.RELAUNCH_WITH
     changes = _changes_after(instance, attempt, decision)
@@ -140,10 +143,12 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         observations=learned,
         changes=changes,
     )
-    if diagnosis.failure in SETTINGS_AT_FAULT and not entry.was_ready and not diagnosis.incomplete:
+    if are_settings_at_fault(diagnosis, entry):
         treated = replace(treated, envelope=note_bad(treated.envelope, attempt.changes))
     if changed:
-        treated = replace(treated, envelope=note_decided(treated.envelope, changes))
+        version, free = instance.engine.version, attempt.free_at_launch_bytes
+        noted = note_decided(treated.envelope, changes, version, free)
+        treated = replace(treated, envelope=noted)
     going_on, effects = _go_on(treated, decision, event.at_seconds)
     record = RecordIncident(
         attempt.number,
@@ -154,6 +159,41 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         {**instance.asked, **changes} if changed else None,
     )
     return going_on, (record, *_announcements(diagnosis, decision), *effects)
+
+
+def _gone_back(
+    instance: Instance,
+    attempt: Attempt,
+    judged: tuple[Diagnosis, WayBack],
+    entry: LedgerEntry,
+    event: EvidenceGathered,
+) -> Step:
+    """A trial has failed: the learned settings at once, and only a crash counts in the budget."""
+    (diagnosis, back), decision = judged, judged[1].decision
+    ledger = instance.ledger
+    if entry.after_soak:
+        ledger = (*ledger, replace(entry, changed=True))[-LEDGER_MAX:]
+    treated = replace(
+        instance,
+        diagnosis=diagnosis,
+        decision=decision,
+        incident_open=True,
+        ledger=ledger,
+        observations=_learned(instance, attempt, diagnosis, entry, changed=False),
+        changes=back.changes,
+        envelope=back.envelope,
+    )
+    going_on, effects = _go_on(treated, decision, event.at_seconds)
+    record = RecordIncident(
+        attempt.number,
+        diagnosis,
+        decision,
+        event.evidence,
+        attempt.settings,
+        {**instance.asked, **back.changes},
+    )
+    told = Announce("trial-failed", decision.reason, dict(back.changes))
+    return going_on, (record, *_announcements(diagnosis, decision), told, *effects)
 
 
 def _lasted(instance: Instance, attempt: Attempt, at_seconds: float) -> bool:
@@ -229,7 +269,12 @@ def _case(
 def _changes_after(
     instance: Instance, attempt: Attempt, decision: Decision
 ) -> dict[str, bool | int | float | str | list[object] | dict[str, object]]:
-    """What the next launch overlays: as before, plus the decision, less what is as asked again."""
+    """What the next launch overlays: as before, plus the decision, less what is as asked again.
+
+    Forgotten settings are not launched again, unless this very death asks for others.
+    """
+    if attempt.forgotten and not decision.changes:
+        return {}
     changes = dict(attempt.changes)
     for change in decision.changes:
         changes[change.setting] = change.after

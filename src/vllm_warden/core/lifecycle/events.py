@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence, LostProcess
-from vllm_warden.core.model import Phase, ProcessIdentity
+from vllm_warden.core.lifecycle.trial import Trial
+from vllm_warden.core.model import Figures, Phase, ProcessIdentity, Settings
 from vllm_warden.core.plan.gate import GateReport
 
 
@@ -20,6 +21,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class StartRequested(Event):
     by: str
+    trial: Trial | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class RestartRequested(Event):
 
     by: str
     now: bool = False
+    trial: Trial | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,21 @@ class HoldRequested(Event):
 @dataclass(frozen=True, slots=True)
 class ResumeRequested(Event):
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequested(Event):
+    """What was learned is no longer wanted."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRequested(Event):
+    """The configuration asks for ``engine`` by now: the settings in force."""
+
+    by: str
+    engine: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +101,13 @@ class PhaseEntered(AttemptEvent):
 
 @dataclass(frozen=True, slots=True)
 class BecameReady(AttemptEvent):
-    """The first token came back from a socket that belongs to this attempt."""
+    """The first token came back from a socket that belongs to this attempt.
+
+    ``figures`` are what its log has printed, ``gpu_total_bytes`` the memory of its smallest GPU.
+    """
+
+    figures: Figures = field(default_factory=dict)
+    gpu_total_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

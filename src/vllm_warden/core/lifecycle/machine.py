@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from vllm_warden.core.lifecycle import dying, requests, starting
+from vllm_warden.core.lifecycle import dying, learned, requests, serving, starting
 from vllm_warden.core.lifecycle import events as e
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.lifecycle.steps import Step
@@ -76,6 +76,8 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((STOPPED, WAITING, BACKOFF, HELD, FAILED), e.HoldRequested, Rule(requests.hold_idle, (HELD,))),
     (_RUNNING, e.ResumeRequested, Rule(requests.resume_running, stays=True)),
     ((DIAGNOSING,), e.ResumeRequested, Rule(requests.resume_running, stays=True)),
+    (tuple(State), e.ForgetRequested, Rule(learned.forget, stays=True)),
+    (tuple(State), e.AcceptRequested, Rule(learned.accept, stays=True)),
     # the gate and the launch
     (
         (WAITING,),
@@ -90,9 +92,9 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     # the running engine
     (_RUNNING, e.PhaseEntered, Rule(starting.phase_entered, stays=True)),
     ((STARTING,), e.NotReadyYet, Rule(starting.not_ready_yet, stays=True)),
-    ((STARTING, UNREADY), e.BecameReady, Rule(starting.became_ready, (READY,))),
-    ((READY,), e.BecameUnready, Rule(starting.became_unready, (UNREADY,))),
-    ((READY, UNREADY), e.RequestsServed, Rule(starting.requests_served, stays=True)),
+    ((STARTING, UNREADY), e.BecameReady, Rule(serving.became_ready, (READY,))),
+    ((READY,), e.BecameUnready, Rule(serving.became_unready, (UNREADY,))),
+    ((READY, UNREADY), e.RequestsServed, Rule(serving.requests_served, stays=True)),
     # the end
     (_RUNNING, e.EngineLost, Rule(dying.engine_lost, (DIAGNOSING,))),
     ((DIAGNOSING,), e.EngineLost, Rule(dying.another_lost, stays=True)),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from vllm_warden.core.lifecycle.effects import (
     Announce,
     ArmTimer,
+    Effect,
     ReleaseAttempt,
     ResolveIncident,
     Signal,
@@ -31,6 +32,7 @@ from vllm_warden.core.lifecycle.steps import (
     with_lesson,
     with_timer,
 )
+from vllm_warden.core.lifecycle.trial import Trial
 
 SIGTERM_AFTER_SECONDS = 2.0
 """In start-up one SIGINT ends vLLM; some of its start-up code loses a first signal."""
@@ -43,14 +45,29 @@ STOP_NOW_SECONDS = 2.0
 
 def start(instance: Instance, event: StartRequested | ResumeRequested | RestartRequested) -> Step:
     """Want it, forget a hold, and look at the gate with the learned settings."""
-    wanted = replace(with_lesson(instance), wanted=True, wanted_by=event.by, held_by=None)
+    trial = None if isinstance(event, ResumeRequested) else event.trial
+    wanted = replace(
+        with_lesson(instance), wanted=True, wanted_by=event.by, held_by=None, trial=trial
+    )
     started, effects = waiting(wanted, event.at_seconds, "waiting for the gate")
-    return started, (Announce("instance-started", f"start asked by {event.by}"), *effects)
+    told = Announce("instance-started", f"start asked by {event.by}")
+    return started, (told, *_trial_told(trial), *effects)
+
+
+def _trial_told(trial: Trial | None) -> tuple[Effect, ...]:
+    if trial is None:
+        return ()
+    named = ", ".join(f"{name} {value}" for name, value in trial.changes.items())
+    what = f"the next launch is tried with {named or 'the settings as asked'}"
+    data = {"kind": trial.kind.value, "settings": dict(trial.changes)}
+    return (Announce("trial-asked", f"{what}, by {trial.by}", data),)
 
 
 def want(instance: Instance, event: StartRequested | RestartRequested | ResumeRequested) -> Step:
     """Something is under way that a start joins: from now on it is wanted."""
-    return replace(instance, wanted=True, wanted_by=event.by, held_by=None), ()
+    trial = instance.trial if isinstance(event, ResumeRequested) else event.trial
+    wanted = replace(instance, wanted=True, wanted_by=event.by, held_by=None, trial=trial)
+    return wanted, _trial_told(trial if trial is not instance.trial else None)
 
 
 def stop_nothing(instance: Instance, event: StopRequested) -> Step:
@@ -61,7 +78,10 @@ def stop_nothing(instance: Instance, event: StopRequested) -> Step:
         return moved(instance, State.STOPPED, event.at_seconds, "stopped with the daemon"), ()
     reason = f"stopped by {event.by}"
     stopped = replace(
-        moved(instance, State.STOPPED, event.at_seconds, reason), wanted=False, wanted_by=event.by
+        moved(instance, State.STOPPED, event.at_seconds, reason),
+        wanted=False,
+        wanted_by=event.by,
+        trial=None,
     )
     effects = (Announce("instance-stopped", reason),)
     if instance.incident_open:
@@ -75,7 +95,8 @@ def stop_starting(instance: Instance, event: StopRequested | RestartRequested) -
     # without a drain the kill itself is the next step
     step = 1 if event.now else 0
     stopping, timer = _stopping(instance, event, SIGTERM_AFTER_SECONDS, step)
-    return stopping, (Signal(number, StopSignal.INTERRUPT), timer)
+    told = _trial_told(stopping.trial)
+    return stopping, (Signal(number, StopSignal.INTERRUPT), timer, *told)
 
 
 def stop_serving(instance: Instance, event: StopRequested | RestartRequested) -> Step:
@@ -85,7 +106,8 @@ def stop_serving(instance: Instance, event: StopRequested | RestartRequested) ->
     if event.now:
         limit = STOP_NOW_SECONDS
     stopping, timer = _stopping(instance, event, limit, step=1)
-    return stopping, (Signal(number, StopSignal.TERMINATE), timer)
+    told = _trial_told(stopping.trial)
+    return stopping, (Signal(number, StopSignal.TERMINATE), timer, *told)
 
 
 def _stopping(
@@ -93,9 +115,11 @@ def _stopping(
 ) -> tuple[Instance, ArmTimer]:
     verb = "stop" if isinstance(event, StopRequested) else "restart"
     stopping = moved(instance, State.STOPPING, event.at_seconds, f"{verb} asked by {event.by}")
-    stopping = replace(stopping, stop_step=step)
+    stopping = replace(stopping, stop_step=step, trial=None)
     if isinstance(event, RestartRequested):
-        stopping = replace(stopping, wanted=True, wanted_by=event.by, held_by=None)
+        stopping = replace(
+            stopping, wanted=True, wanted_by=event.by, held_by=None, trial=event.trial
+        )
     elif not event.keep_wanted:
         stopping = replace(stopping, wanted=False, wanted_by=event.by)
     return with_timer(stopping, limit_seconds)
@@ -105,7 +129,7 @@ def stop_again(instance: Instance, event: StopRequested) -> Step:
     """A second stop ends a wanted restart; with ``now`` it ends the drain as well."""
     again = instance
     if not event.keep_wanted:
-        again = replace(instance, wanted=False, wanted_by=event.by)
+        again = replace(instance, wanted=False, wanted_by=event.by, trial=None)
     if event.now:
         return replace(again, timer=None), (ReleaseAttempt(current(instance).number),)
     return again, ()

@@ -1,4 +1,4 @@
-"""From the gate to a ready engine."""
+"""From the gate to an engine that starts."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import re
 from dataclasses import replace
 
 from vllm_warden.core.decide.beside import fit_beside
-from vllm_warden.core.decide.envelope import Envelope, envelope_key, note_proven, note_ready
+from vllm_warden.core.decide.envelope import (
+    envelope_key,
+    inherited,
+)
 from vllm_warden.core.decide.knobs import effective
 from vllm_warden.core.lifecycle.effects import (
     Announce,
     Effect,
     EndRemains,
     Launch,
-    ResolveIncident,
 )
 from vllm_warden.core.lifecycle.events import (
-    BecameReady,
-    BecameUnready,
     GateReported,
     Launched,
     LaunchFailed,
     NotReadyYet,
     PhaseEntered,
-    RequestsServed,
     TimerElapsed,
 )
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
@@ -38,6 +37,7 @@ from vllm_warden.core.lifecycle.steps import (
     waiting,
     with_lesson,
     with_timer,
+    with_trial,
 )
 from vllm_warden.core.plan.defaults import engine_defaults
 from vllm_warden.core.plan.gate import (
@@ -58,7 +58,7 @@ LAUNCH_RETRY_SECONDS = 30.0
 
 def gate_reported(instance: Instance, event: GateReported) -> Step:
     """Open: launch. Otherwise wait and say for what, or stop waiting."""
-    informed = _informed(instance, event.report)
+    informed = with_trial(_informed(instance, event.report))
     since = instance.gate_since_seconds
     waited = 0.0 if since is None else event.at_seconds - since
     settings = effective({**informed.asked, **informed.changes}, informed.defaults, informed.model)
@@ -128,8 +128,12 @@ def _informed(instance: Instance, report: GateReport) -> Instance:
     key = envelope_key(informed.asked, report.model, report.engine, products)
     if key == instance.envelope.key:
         return informed
-    known = {envelope.key: envelope for envelope in instance.envelopes}
-    return with_lesson(replace(informed, envelope=known.get(key, Envelope(key))))
+    before = instance.envelopes
+    if instance.envelope.key:
+        before = (*(one for one in before if one.key != instance.envelope.key), instance.envelope)
+    known = {envelope.key: envelope for envelope in before}
+    envelope = known.get(key) or inherited(key, before)
+    return with_lesson(replace(informed, envelope=envelope, envelopes=before))
 
 
 def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> Step:
@@ -142,11 +146,13 @@ def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
         dict(instance.changes),
         event.at_seconds,
         free_at_launch_bytes=min((gpu.free_bytes for gpu in chosen), default=None),
+        trial=instance.trial,
     )
     starting = replace(
         moved(instance, State.STARTING, event.at_seconds, f"attempt {number} is starting"),
         attempt=attempt,
         attempts_made=number,
+        trial=None,
         gpu_indices=verdict.gpu_indices,
         gate_text=None,
         gate_since_seconds=None,
@@ -170,7 +176,8 @@ def launch_failed(instance: Instance, event: LaunchFailed) -> Step:
     reason = f"cannot launch the engine: {event.reason}"
     if event.hopeless:
         return failed(instance, event.at_seconds, reason)
-    return backing_off(instance, event.at_seconds, reason, LAUNCH_RETRY_SECONDS)
+    again = replace(instance, trial=current(instance).trial)
+    return backing_off(again, event.at_seconds, reason, LAUNCH_RETRY_SECONDS)
 
 
 def backoff_elapsed(instance: Instance, event: TimerElapsed) -> Step:
@@ -187,47 +194,3 @@ def phase_entered(instance: Instance, event: PhaseEntered) -> Step:
 def not_ready_yet(instance: Instance, event: NotReadyYet) -> Step:
     reason = f"attempt {event.attempt} is starting: {event.reason}"
     return replace(instance, reason=reason), ()
-
-
-def became_ready(instance: Instance, event: BecameReady) -> Step:
-    """Ready: remember the settings, and close the incident that this attempt answered."""
-    before = current(instance)
-    first = before.ready_since_seconds is None
-    since = event.at_seconds if first else before.ready_since_seconds
-    attempt = replace(before, ready_since_seconds=since)
-    text = f"attempt {attempt.number} is ready"
-    if attempt.changes:
-        text += " with " + ", ".join(f"{name} {value}" for name, value in attempt.changes.items())
-    ready = replace(
-        moved(instance, State.READY, event.at_seconds, text),
-        attempt=attempt,
-        envelope=note_ready(instance.envelope, attempt.changes),
-        incident_open=False,
-    )
-    effects: list[Effect] = [Announce("engine-ready", text, {"attempt": attempt.number})]
-    if instance.incident_open:
-        effects.append(ResolveIncident(text))
-    return ready, tuple(effects)
-
-
-def became_unready(instance: Instance, event: BecameUnready) -> Step:
-    return moved(instance, State.UNREADY, event.at_seconds, event.reason), (
-        Announce("engine-unready", event.reason),
-    )
-
-
-def requests_served(instance: Instance, event: RequestsServed) -> Step:
-    """Settings count as proven after the soak: long enough, and under real requests."""
-    attempt, restart = current(instance), instance.spec.restart
-    since = attempt.ready_since_seconds
-    long_enough = since is not None and event.at_seconds - since >= restart.soak_seconds
-    if attempt.soaked or not long_enough or event.total < restart.soak_requests:
-        return instance, ()
-    proven = replace(
-        instance,
-        attempt=replace(attempt, soaked=True),
-        envelope=note_proven(instance.envelope, attempt.changes),
-        ledger=(),
-    )
-    text = f"attempt {attempt.number} has proven its settings: {event.total} requests"
-    return proven, (Announce("settings-proven", text),)

@@ -10,8 +10,10 @@ from vllm_warden.core.decide.decision import Decision
 from vllm_warden.core.decide.envelope import Envelope
 from vllm_warden.core.decide.ledger import LedgerEntry
 from vllm_warden.core.decide.observation import Observation
+from vllm_warden.core.decide.slack import Slack
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import LostProcess
+from vllm_warden.core.lifecycle.trial import Trial
 from vllm_warden.core.model import Phase, ProcessIdentity, Settings, SettingValue
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
 
@@ -48,7 +50,8 @@ class Attempt:
     """One launch. ``changes`` are the settings in force that differ from the asked ones.
 
     ``ready_since_seconds`` is None until the first token came back. ``free_at_launch_bytes`` is
-    the least that was free on one of its GPUs, None where that is not known.
+    the least that was free on one of its GPUs, None where that is not known. ``forgotten`` True
+    means that what it shows is not learned. ``slack`` is what was left beside the budget at ready.
     """
 
     number: int
@@ -64,6 +67,9 @@ class Attempt:
     stalled_seconds: float | None = None
     soaked: bool = False
     free_at_launch_bytes: int | None = None
+    trial: Trial | None = None
+    forgotten: bool = False
+    slack: Slack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class Instance:
 
     ``wanted`` and ``state`` are two things: what was asked for, and what is. ``timer`` is the
     number of the one live timer or gate look; anything that arrives with another number is stale.
-    ``changes`` are the settings that the next launch overlays on the asked ones.
+    ``changes`` are the settings that the next launch overlays on the asked ones; ``trial``, where
+    a person asked for one, goes before them once.
     """
 
     spec: InstanceSpec
@@ -88,6 +95,7 @@ class Instance:
     attempt: Attempt | None = None
     attempts_made: int = 0
     changes: Mapping[str, SettingValue] = field(default_factory=dict)
+    trial: Trial | None = None
     engine: EngineFacts = field(default_factory=EngineFacts)
     model: ModelFacts = field(default_factory=ModelFacts)
     defaults: Settings = field(default_factory=dict)

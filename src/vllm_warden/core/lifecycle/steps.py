@@ -67,6 +67,21 @@ def with_lesson(instance: Instance) -> Instance:
     return replace(instance, changes=lesson.changes, lesson_unused=lesson.unused)
 
 
+def with_trial(instance: Instance) -> Instance:
+    """The instance with the settings that a person asked to try, if somebody did."""
+    if instance.trial is None:
+        return instance
+    return replace(instance, changes=dict(instance.trial.changes), lesson_unused=None)
+
+
+def after_attempt(instance: Instance) -> Instance:
+    """With the learned settings again, where the attempt ran with others for once."""
+    attempt = instance.attempt
+    if attempt is not None and (attempt.trial is not None or attempt.forgotten):
+        return with_lesson(instance)
+    return instance
+
+
 def current(instance: Instance) -> Attempt:
     """The attempt of a state that has one; its absence is a bug of the table."""
     if instance.attempt is None:

@@ -1,0 +1,109 @@
+"""A ready engine: what it teaches, what is left for a full batch, and when it has proven itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm_warden.core.decide.case import Case
+from vllm_warden.core.decide.document import change_document
+from vllm_warden.core.decide.envelope import Envelope, note_proven, note_ready
+from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.slack import Slack, slack_at_ready
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.lifecycle.effects import Announce, Effect, ResolveIncident
+from vllm_warden.core.lifecycle.events import BecameReady, BecameUnready, RequestsServed
+from vllm_warden.core.lifecycle.states import Attempt, Instance, State
+from vllm_warden.core.lifecycle.steps import Step, current, moved
+from vllm_warden.core.lifecycle.trial import TrialKind
+from vllm_warden.core.model import Failure, Phase
+
+
+def became_ready(instance: Instance, event: BecameReady) -> Step:
+    """Ready: remember the settings, and close the incident that this attempt answered."""
+    before = current(instance)
+    first = before.ready_since_seconds is None
+    since = event.at_seconds if first else before.ready_since_seconds
+    slack = _slack(instance, event) if first else before.slack
+    attempt = replace(before, ready_since_seconds=since, slack=slack)
+    text = f"attempt {attempt.number} is ready"
+    if attempt.changes:
+        text += " with " + ", ".join(f"{name} {value}" for name, value in attempt.changes.items())
+    ready = replace(
+        moved(instance, State.READY, event.at_seconds, text),
+        attempt=attempt,
+        envelope=_ready_envelope(instance.envelope, attempt),
+        incident_open=False,
+    )
+    effects: list[Effect] = [Announce("engine-ready", text, {"attempt": attempt.number})]
+    if first and slack is not None and slack.text:
+        effects.append(_foreseen(slack))
+    if instance.incident_open:
+        effects.append(ResolveIncident(text))
+    return ready, tuple(effects)
+
+
+def _ready_envelope(envelope: Envelope, attempt: Attempt) -> Envelope:
+    """A trial is no lesson before it is proven: its way back must stay."""
+    if attempt.trial is not None or attempt.forgotten:
+        return envelope
+    return note_ready(envelope, attempt.changes)
+
+
+def _slack(instance: Instance, event: BecameReady) -> Slack | None:
+    """What is left for a full batch, by what the start has printed."""
+    attempt, version = current(instance), instance.engine.version
+    at_ready = Diagnosis(
+        Failure.NONE, phase=Phase.SERVING, figures=event.figures, engine_version=version
+    )
+    return slack_at_ready(
+        Case(
+            diagnosis=at_ready,
+            entry=LedgerEntry(
+                event.at_seconds, Failure.NONE, Phase.SERVING, was_ready=True, after_soak=False
+            ),
+            asked=instance.asked,
+            in_force=attempt.settings,
+            defaults=instance.defaults,
+            adapt=instance.spec.adapt,
+            model=instance.model,
+            engine=instance.engine,
+            has_gpus=bool(instance.spec.gpus),
+            gpu_total_bytes=event.gpu_total_bytes,
+            free_at_launch_bytes=attempt.free_at_launch_bytes,
+        )
+    )
+
+
+def _foreseen(slack: Slack) -> Announce:
+    changes = [change_document(change) for change in slack.changes]
+    data = {"slack_bytes": round(slack.slack_bytes), "changes": changes}
+    return Announce("death-foreseen", slack.text, {**data, "arithmetic": list(slack.arithmetic)})
+
+
+def became_unready(instance: Instance, event: BecameUnready) -> Step:
+    return moved(instance, State.UNREADY, event.at_seconds, event.reason), (
+        Announce("engine-unready", event.reason),
+    )
+
+
+def requests_served(instance: Instance, event: RequestsServed) -> Step:
+    """Settings count as proven after the soak: long enough, and under real requests."""
+    attempt, restart = current(instance), instance.spec.restart
+    since = attempt.ready_since_seconds
+    long_enough = since is not None and event.at_seconds - since >= restart.soak_seconds
+    if attempt.soaked or not long_enough or event.total < restart.soak_requests:
+        return instance, ()
+    proven = replace(
+        instance,
+        attempt=replace(attempt, soaked=True),
+        envelope=_proven_envelope(instance.envelope, attempt),
+        ledger=(),
+    )
+    text = f"attempt {attempt.number} has proven its settings: {event.total} requests"
+    return proven, (Announce("settings-proven", text),)
+
+
+def _proven_envelope(envelope: Envelope, attempt: Attempt) -> Envelope:
+    """Settings that were given for one launch, or forgotten meanwhile, are not learned."""
+    given = attempt.trial is not None and attempt.trial.kind is TrialKind.GIVEN
+    return envelope if given or attempt.forgotten else note_proven(envelope, attempt.changes)

@@ -1,0 +1,63 @@
+"""What follows a trial that failed: back to the learned settings, without using the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from vllm_warden.core.decide.decision import Change, Decision, Remedy
+from vllm_warden.core.decide.envelope import Envelope, note_bad
+from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.lifecycle.states import Attempt, Instance
+from vllm_warden.core.lifecycle.steps import with_lesson
+from vllm_warden.core.lifecycle.trial import TrialKind
+from vllm_warden.core.model import Failure, Mode, SettingValue
+
+_SETTINGS_AT_FAULT = frozenset(
+    {Failure.GPU_OUT_OF_MEMORY, Failure.KV_CACHE_TOO_SMALL, Failure.HOST_OUT_OF_MEMORY}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """The settings to go back to, and what is known after the trial."""
+
+    decision: Decision
+    changes: Mapping[str, SettingValue]
+    envelope: Envelope
+
+
+def are_settings_at_fault(diagnosis: Diagnosis, entry: LedgerEntry) -> bool:
+    """The same settings would meet the same end at the next start."""
+    at_start = not entry.was_ready and not diagnosis.incomplete
+    return at_start and diagnosis.failure in _SETTINGS_AT_FAULT
+
+
+def way_back(
+    instance: Instance, attempt: Attempt, diagnosis: Diagnosis, entry: LedgerEntry
+) -> WayBack | None:
+    """None where the attempt was no trial, has lasted, or has nothing else to go back to."""
+    trial = attempt.trial
+    if trial is None or instance.spec.adapt.mode is Mode.OBSERVE:
+        return None
+    if entry.after_soak and trial.kind is TrialKind.CAPACITY:
+        return None
+    envelope = instance.envelope
+    if are_settings_at_fault(diagnosis, entry):
+        envelope = note_bad(envelope, attempt.changes)
+    changes = with_lesson(replace(instance, envelope=envelope)).changes
+    if dict(changes) == dict(attempt.changes):
+        return None
+    after = {**instance.asked, **changes}
+    names = [name for name in (*attempt.settings, *changes) if name in after]
+    moved = tuple(
+        Change(name, attempt.settings.get(name), after[name])
+        for name in dict.fromkeys(names)
+        if attempt.settings.get(name) != after[name]
+    )
+    tried = "the asked settings" if trial.kind is TrialKind.CAPACITY else "the given settings"
+    back = "the learned settings" if changes else "the asked settings"
+    what = diagnosis.summary or str(diagnosis.failure)
+    reason = f"{tried}, tried once for {trial.by}, did not last ({what}): back to {back}"
+    return WayBack(Decision(Remedy.RELAUNCH_WITH, reason, moved), changes, envelope)
