@@ -228,3 +228,19 @@ def test_a_sampler_that_died_in_profiling_needs_more_than_it_had_whatever_the_fo
     decision = decide(replace(death, diagnosis=diagnosis))
 
     assert changed(decision)["max_num_seqs"] < 1024
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_the_start_up_check_of_one_who_shares_is_passed_with_what_it_found_free(
+    share: bool,
+) -> None:
+    found: dict[str, int | float | str] = {"free_bytes": 80 * GIB, "total_bytes": TOTAL}
+    adapt = AdaptSpec(
+        knobs={"gpu_memory_utilization": Bounds(min=0.4)}, share_with_neighbours=share
+    )
+    decision = decide(case(Failure.GPU_MEMORY_TAKEN, Phase.INIT_DEVICE, None, found, adapt=adapt))
+
+    # 80 GiB free after context and NCCL, less 1.5 for graphs and 0.7 margin, of 95.59
+    expected = {"gpu_memory_utilization": 0.8138} if share else {}
+    assert changed(decision) == expected
+    assert decision.remedy is (Remedy.RELAUNCH_WITH if share else Remedy.WAIT)

@@ -6,11 +6,10 @@ sampler's trial run had reserved bytes that the smaller cache can use better.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from vllm_warden.core.decide import budget as terms
-from vllm_warden.core.decide.budget import Budget
+from vllm_warden.core.decide.budget import Budget, fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.choice import Choice, Room, choose
 from vllm_warden.core.decide.neighbours import waits_for_neighbour
@@ -87,11 +86,6 @@ def by_identity(case: Case) -> Target:
         f"{gib(min(room, ceiling))} / {gib(total)} = {value:.4f}",
     )
     return Target("gpu_memory_utilization", value, lines, exact=is_measured)
-
-
-def fraction_of(size: float, total: float) -> float:
-    """Utilization in four decimals, down; what is whole but for the float's error stays."""
-    return math.floor(size / total * 10_000 + 1e-6) / 10_000
 
 
 def _peak_line(found: Budget | None) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vllm_warden.core.decide import budget as terms
-from vllm_warden.core.decide.after_kv import fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.choice import SPARE_BYTES
 from vllm_warden.core.decide.ledger import LedgerEntry
@@ -63,7 +62,7 @@ def _fit(case: Case, weights: int) -> Fit | None:
         return None
     kept = terms.margin(None)
     safe = terms.room(usable, terms.assumed_outside(case), kept)
-    value = min(now, fraction_of(safe, total))
+    value = min(now, terms.fraction_of(safe, total))
     needed = weights + request_of(case) + SPARE_BYTES
     text = (
         f"{gib(usable)} can be had beside the others; less graphs and margin {gib(safe)}, that is "

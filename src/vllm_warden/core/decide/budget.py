@@ -8,6 +8,7 @@ real and Ghat the budgeted bytes of CUDA graphs. Within the budget, R = W + P + 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from vllm_warden.core.decide.case import Case
@@ -91,6 +92,11 @@ def unbudgeted(graphs: float, estimate: float) -> float:
 def room(usable_bytes: float, graphs_outside: float, kept: float) -> float:
     """The largest budget that leaves enough beside it."""
     return usable_bytes - graphs_outside - kept
+
+
+def fraction_of(size: float, total: float) -> float:
+    """Utilization in four decimals, down; what is whole but for the float's error stays."""
+    return math.floor(size / total * 10_000 + 1e-6) / 10_000
 
 
 def estimated_graphs(case: Case) -> float:

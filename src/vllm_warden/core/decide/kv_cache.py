@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_warden.core.decide import budget as terms
-from vllm_warden.core.decide.after_kv import STEP_BACK_BYTES, fraction_of
-from vllm_warden.core.decide.budget import Budget
+from vllm_warden.core.decide.after_kv import STEP_BACK_BYTES
+from vllm_warden.core.decide.budget import Budget, fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.choice import (
     SEQUENCES_STEP,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vllm_warden.core.decide import budget as terms
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Remedy
-from vllm_warden.core.decide.proposal import Proposal, gib
+from vllm_warden.core.decide.proposal import Proposal, Target, gib, lower
 from vllm_warden.core.model import MIB
 
 GROWTH_BYTES = 256 * MIB
@@ -48,3 +48,30 @@ def waits_for_neighbour(case: Case) -> Proposal | None:
         ),
         options=("stop what holds the memory", "adapt.share_with_neighbours = true"),
     )
+
+
+def beside_at_check(case: Case) -> Proposal | None:
+    """Fit beside the others where sharing is allowed and the start-up check printed what is free.
+
+    That check comes after context and NCCL, so that what it found free is H itself.
+    """
+    free, total = case.figure("free_bytes"), terms.total_bytes(case)
+    known = case.adapt.share_with_neighbours and case.has_gpus
+    if not known or free is None or not total or not case.now("gpu_memory_utilization"):
+        return None
+    kept = terms.margin(None)
+    outside = terms.assumed_outside(case)
+    safe = terms.room(free, outside, kept)
+    line = (
+        f"free at the start-up check {gib(free)}, less graphs {gib(outside)} and margin "
+        f"{gib(kept)} = {gib(safe)} of {gib(total)}"
+    )
+    target = Target("gpu_memory_utilization", terms.fraction_of(safe, total), (line,), exact=False)
+    proposal = lower(
+        case,
+        target,
+        reason="others hold memory of the GPU, and fitting beside them is allowed",
+        useless=(),
+        options=("stop what holds the memory",),
+    )
+    return proposal if proposal.remedy is Remedy.RELAUNCH_WITH else None

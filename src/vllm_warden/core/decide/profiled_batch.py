@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vllm_warden.core.decide import budget as terms
-from vllm_warden.core.decide.after_kv import fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.choice import Choice, Room, choose, least, lowest
 from vllm_warden.core.decide.decision import Remedy
@@ -101,7 +100,7 @@ def _tiers(case: Case, died: _Died) -> tuple[tuple[float, float, float], ...]:
     safe = terms.room(died.usable, outside, margin)
     careful = died.requested
     if allowed is not None:
-        value = max(allowed.low, fraction_of(min(safe, died.requested), died.total))
+        value = max(allowed.low, terms.fraction_of(min(safe, died.requested), died.total))
         careful = min(died.requested, value * died.total)
     return (
         (careful, estimate, PEAK_HEADROOM),

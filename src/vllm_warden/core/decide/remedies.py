@@ -9,6 +9,7 @@ from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Remedy
 from vllm_warden.core.decide.kv_cache import larger_kv_cache
 from vllm_warden.core.decide.memory import out_of_memory
+from vllm_warden.core.decide.neighbours import beside_at_check
 from vllm_warden.core.decide.proposal import Proposal
 from vllm_warden.core.diagnose.catalogue import SIGNATURES
 from vllm_warden.core.model import Failure
@@ -54,8 +55,8 @@ def _configuration_invalid(case: Case) -> Proposal:
     return Proposal(Remedy.GIVE_UP, f"the engine refuses {what}{said}: it would refuse it again")
 
 
-def _memory_taken(_: Case) -> Proposal:
-    return Proposal(
+def _memory_taken(case: Case) -> Proposal:
+    return beside_at_check(case) or Proposal(
         Remedy.WAIT,
         "something else held the memory at start: the same start works once it is free",
         options=("stop what holds the memory", "adapt.share_with_neighbours = true"),

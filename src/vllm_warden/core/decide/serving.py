@@ -7,11 +7,10 @@ from dataclasses import replace
 from vllm_warden.core.decide import budget as terms
 from vllm_warden.core.decide.after_kv import (
     by_identity,
-    fraction_of,
     leave_more_room,
     with_sequences,
 )
-from vllm_warden.core.decide.budget import Budget
+from vllm_warden.core.decide.budget import Budget, fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Remedy
 from vllm_warden.core.decide.ledger import LedgerEntry
