@@ -236,9 +236,9 @@ def test_the_sampler_after_the_cache_is_told_from_the_sampler_in_profiling(
     assert verdict(answer) == ("gpu_out_of_memory", "warmup", "sampler", "certain")
     expected = {**PRINTED, **PLANNED, "dummy_requests": 256}
     assert expected.items() <= answer["figures"].items()
-    (change,) = answer["advice"]["changes"]
-    assert change["setting"] == "gpu_memory_utilization"
-    assert change["to"] < 0.9
+    # what else moves is chosen jointly with it; the room itself only comes from the utilization
+    changed = {one["setting"]: one["to"] for one in answer["advice"]["changes"]}
+    assert changed["gpu_memory_utilization"] < 0.9
 
 
 def test_the_forward_pass_after_the_cache_is_placed_in_warm_up(
