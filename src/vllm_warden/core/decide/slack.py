@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vllm_warden.core.decide import budget as terms
-from vllm_warden.core.decide.after_kv import fraction_of
+from vllm_warden.core.decide.budget import fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Change
 from vllm_warden.core.decide.proposal import gib
