@@ -46,6 +46,9 @@ def instance(name: str = "minimax-m25", **changes) -> Document:
         "decision": None,
         "restart_pending": False,
         "next_try": None,
+        "foreseen": None,
+        "trial": None,
+        "retry_promising": [],
     }
     assert changes.keys() <= document.keys()
     return {**document, **changes}
@@ -60,6 +63,8 @@ def status(*instances: Document, gpus=(), gpus_problem=None, conditions=()) -> D
             "since": NOW - 200_000,
             "state_directory": "/var/lib/vllm-warden",
             "log_backend": "journal",
+            "config": "/etc/vllm-warden/config.toml",
+            "config_digest": "0" * 64,
             "conditions": list(conditions),
         },
         "gpus": list(gpus),

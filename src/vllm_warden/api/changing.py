@@ -15,11 +15,13 @@ from vllm_warden.api.service import ChangeRequest, Refused, Service, Verb
 BODY_MAX_BYTES = 64 * 1024
 
 OPTIONS: dict[Verb, dict[str, type]] = {
-    "start": {},
+    "start": {"retry_capacity": bool},
     "stop": {"now": bool},
-    "restart": {"now": bool},
+    "restart": {"now": bool, "retry_capacity": bool, "set": dict},
     "hold": {},
     "resume": {},
+    "forget": {},
+    "accept": {},
 }
 
 

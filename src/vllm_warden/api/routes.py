@@ -57,13 +57,19 @@ READING = (
            "follow": _FOLLOW}, streams=True),
 )  # fmt: skip
 
+_MEANS = {
+    "forget": "Forget the learned settings of an instance",
+    "accept": "Take over the settings in force, which the settings file asks for by now",
+}
+
 CHANGING = tuple(
     Route(
         "POST",
         f"/v1/instances/{{name}}/{verb}",
         "change",
         partial(changing.change, verb=verb),
-        f"{verb.capitalize()} an instance; the answer names the event that records it",
+        f"{_MEANS.get(verb, f'{verb.capitalize()} an instance')}; the answer names the event that "
+        "records it",
         schema.AcceptedDocument,
     )
     for verb in get_args(Verb)

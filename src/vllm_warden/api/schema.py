@@ -18,6 +18,8 @@ class DaemonDocument(TypedDict):
     since: float
     state_directory: str
     log_backend: str
+    config: str | None
+    config_digest: str | None
     conditions: list[str]
 
 
@@ -89,6 +91,22 @@ class DecisionDocument(TypedDict):
     delay_seconds: NotRequired[float]
 
 
+class ForeseenDocument(TypedDict):
+    """A death at the first full batch that is to be expected although the start was healthy."""
+
+    text: str
+    slack_bytes: int
+    changes: list[ChangeDocument]
+    arithmetic: list[str]
+
+
+class TrialDocument(TypedDict):
+    """The running attempt (or the next one) has settings that somebody asked to try once."""
+
+    kind: str
+    by: str
+
+
 class InstanceDocument(TypedDict):
     name: str
     state: str
@@ -109,6 +127,9 @@ class InstanceDocument(TypedDict):
     gate: GateDocument | None
     decision: DecisionDocument | None
     next_try: float | None
+    foreseen: ForeseenDocument | None
+    trial: TrialDocument | None
+    retry_promising: list[str]
     restart_pending: bool
 
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from vllm_warden.core.model import Actor
 
-Verb = Literal["start", "stop", "restart", "hold", "resume"]
+Verb = Literal["start", "stop", "restart", "hold", "resume", "forget", "accept"]
 
 Document = dict[str, object]
 """A JSON object as it goes over the wire (docs/reference/api.md)."""

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
 
-_JSON_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_JSON_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 
 
 def mismatches(value: object, expected: Any, where: str = "$") -> Iterator[str]:

@@ -82,7 +82,8 @@ def _words(document: InstanceDetailDocument) -> list[str]:
     }
     degraded = [
         "nothing is urgent: it serves with the settings in force",
-        "to make them the asked ones, write them into the configuration file",
+        f"to make them the asked ones: vllm-warden accept {name}",
+        f"to try the asked ones again: vllm-warden restart {name} --retry-capacity",
     ]
     return by_state.get(state, degraded if document["degraded"] else [])
 

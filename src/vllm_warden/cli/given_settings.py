@@ -24,7 +24,7 @@ _READ = (
 _SLIP_SIMILARITY = 0.9
 
 
-def given_settings(words: Sequence[str]) -> dict[str, SettingValue]:
+def given_settings(words: Sequence[str], option: str = "--engine") -> dict[str, SettingValue]:
     """Values are JSON where they can be (256, 0.9, true, {...}), and text otherwise.
 
     Raises click.UsageError for a word without a name or value, and for a name that is all but
@@ -35,10 +35,10 @@ def given_settings(words: Sequence[str]) -> dict[str, SettingValue]:
         key, equals, text = word.partition("=")
         name = key.strip().removeprefix("--").replace("-", "_")
         if not equals or not name.isidentifier():
-            raise click.UsageError(f"--engine takes KEY=VALUE, as max_num_seqs=256; not {word!r}")
+            raise click.UsageError(f"{option} takes KEY=VALUE, as max_num_seqs=256; not {word!r}")
         meant = difflib.get_close_matches(name, _READ, 1, _SLIP_SIMILARITY)
         if meant and meant[0] != name:
-            raise click.UsageError(f"--engine knows no setting {name}; do you mean {meant[0]}?")
+            raise click.UsageError(f"{option} knows no setting {name}; do you mean {meant[0]}?")
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):

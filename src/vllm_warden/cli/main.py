@@ -26,6 +26,8 @@ COMMANDS = {
     "restart": "change",
     "hold": "change",
     "resume": "change",
+    "accept": "accept",
+    "forget": "forget",
     "serve": "serve",
     "diagnose": "diagnose",
     "explain": "explain",

@@ -21,7 +21,12 @@ from vllm_warden.cli.render import (
 from vllm_warden.cli.wording import PHASES, failure_in_words
 
 if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
-    from vllm_warden.api.schema import GpuDocument, InstanceDocument, StatusDocument
+    from vllm_warden.api.schema import (
+        GpuDocument,
+        InstanceDocument,
+        StatusDocument,
+        TrialDocument,
+    )
 
 _LOOKS = {
     "ready": "green",
@@ -78,7 +83,13 @@ def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list
     if gate := instance["gate"]:
         waiting = f" (for {duration(now - gate['since'])})" if gate["since"] else ""
         lines += _labelled("gate", gate["text"] + waiting, style)
+    if foreseen := instance.get("foreseen"):
+        lines += _labelled("warning", foreseen["text"], style)
     lines += setting_lines(instance, style)
+    if trial := instance.get("trial"):
+        lines += _labelled("trial", trial_in_words(trial), style)
+    if reasons := instance.get("retry_promising"):
+        lines += _labelled("retry", retry_in_words(reasons, instance["name"]), style)
     if last := instance["last_incident"]:
         words = failure_in_words(last["failure"], last["phase"], last["site"])
         ago = duration(now - last["at"])
@@ -88,6 +99,19 @@ def instance_lines(instance: InstanceDocument, now: float, style: Style) -> list
     if instance["state"] in ("held", "failed"):
         lines += _labelled("more", f"vllm-warden why {instance['name']}", style)
     return lines
+
+
+def trial_in_words(trial: TrialDocument) -> str:
+    """What is tried, for whom."""
+    asked = trial["kind"] == "retry-capacity"
+    what = "the asked settings" if asked else "settings given for one launch"
+    return f"{what}, for {trial['by']}; back to the learned ones if it does not last"
+
+
+def retry_in_words(reasons: list[str], name: str) -> str:
+    """Why lost capacity may be had again, and how."""
+    why = "; ".join(reasons)
+    return f"the asked settings may work by now: {why}. vllm-warden restart {name} --retry-capacity"
 
 
 def next_try_in_words(instance: InstanceDocument, now: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm_warden.cli.advice import advice
 from vllm_warden.cli.detail import attempt_lines, local_time
-from vllm_warden.cli.overview import next_try_in_words
+from vllm_warden.cli.overview import next_try_in_words, retry_in_words, trial_in_words
 from vllm_warden.cli.render import (
     Style,
     columns,
@@ -38,6 +38,7 @@ def story(document: InstanceDetailDocument, now: float, style: Style) -> list[st
     lines = _headline(document, now, style)
     if next_try := next_try_in_words(document, now):
         lines += wrapped(f"The next try is {next_try}.", style, "  ")
+    lines += _foreseen(document, style)
     incident = document["incident"]
     if incident is not None:
         lines += ["", *incident_story(incident, now, style)]
@@ -80,6 +81,20 @@ def proof_lines(proof: list[ProofDocument], style: Style) -> list[str]:
     for each in proof:
         number = f"  {each['line']:>6}  "
         lines += wrapped(each["text"], style, " " * len(number), number)
+    return lines
+
+
+def _foreseen(document: InstanceDetailDocument, style: Style) -> list[str]:
+    """A death that is to be expected, with its arithmetic; a trial; a retry that is promising."""
+    lines: list[str] = []
+    if foreseen := document.get("foreseen"):
+        lines += ["", *wrapped(sentence(foreseen["text"]), style, "  ", "! ")]
+        for each in foreseen["arithmetic"]:
+            lines += wrapped(each, style, "      ", "    = ")
+    if trial := document.get("trial"):
+        lines += wrapped(f"Tried once: {trial_in_words(trial)}", style, "  ")
+    if reasons := document.get("retry_promising"):
+        lines += wrapped(sentence(retry_in_words(reasons, document["name"])), style, "  ")
     return lines
 
 

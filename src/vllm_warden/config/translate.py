@@ -63,7 +63,7 @@ def to_spec(name: str, instance: InstanceSettings, secrets: Mapping[str, str]) -
         command=tuple(instance.command),
         environment=dict(instance.environment),
         secret_environment=dict(secrets),
-        engine={key: _engine_value(key, value) for key, value in instance.engine.items()},
+        engine={key: engine_value(key, value) for key, value in instance.engine.items()},
         extra_args=tuple(instance.extra_args),
         autostart=instance.autostart,
         drain_seconds=instance.drain_seconds,
@@ -73,7 +73,8 @@ def to_spec(name: str, instance: InstanceSettings, secrets: Mapping[str, str]) -
     )
 
 
-def _engine_value(key: str, value: SettingValue) -> SettingValue:
+def engine_value(key: str, value: SettingValue) -> SettingValue:
+    """The value as it is handed to vLLM."""
     # vLLM's parser knows 16M but not 16MiB; what it would refuse is written out in bytes.
     if key == "kv_cache_memory_bytes" and isinstance(value, str) and not is_vllm_size(value):
         return parse_bytes(value) or value

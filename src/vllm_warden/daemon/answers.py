@@ -10,17 +10,10 @@ from vllm_warden.api.schema import InstanceDocument
 from vllm_warden.api.service import Accepted, ChangeRequest, Document, Refused
 from vllm_warden.core.diagnose.evidence import LogRecord, newest
 from vllm_warden.core.lifecycle.effects import Announce
-from vllm_warden.core.lifecycle.events import (
-    Event,
-    HoldRequested,
-    RestartRequested,
-    ResumeRequested,
-    StartRequested,
-    StopRequested,
-)
 from vllm_warden.core.lifecycle.states import Instance
 from vllm_warden.core.model import Actor
 from vllm_warden.core.plan.command_line import build_argv, printable
+from vllm_warden.daemon.changes import event_of
 from vllm_warden.daemon.documents import instance_document
 from vllm_warden.daemon.line_queue import LineQueue
 from vllm_warden.daemon.shell import Shell
@@ -57,6 +50,8 @@ class Answers:
                 "since": self._started,
                 "state_directory": str(shell.state_directory),
                 "log_backend": shell.ports.log_backend.name,
+                "config": None if shell.config is None else str(shell.config.path),
+                "config_digest": None if shell.config is None else shell.config.digest,
                 "conditions": list(shell.recorder.conditions.values()),
             },
             "gpus": [
@@ -211,29 +206,19 @@ class Answers:
         if shell.closing:
             return Refused(409, "the daemon is stopping", "try again when it is back")
         by = _who(request.actor)
-        text = f"{request.verb} asked by {by}"
-        number = shell.recorder.announce(
-            name,
-            Announce(
-                "change-requested",
-                text,
-                {"verb": request.verb, "uid": request.actor.uid, "pid": request.actor.pid},
-            ),
-        )
-        shell.post(name, self._event(request, by))
+        event = event_of(shell.instance(name), request, by, shell.now(), shell.config)
+        if isinstance(event, Refused):
+            return event
+        data = {
+            "verb": request.verb,
+            "uid": request.actor.uid,
+            "pid": request.actor.pid,
+            **({"options": dict(request.options)} if request.options else {}),
+        }
+        told = Announce("change-requested", f"{request.verb} asked by {by}", data)
+        number = shell.recorder.announce(name, told)
+        shell.post(name, event)
         return Accepted(number)
-
-    def _event(self, request: ChangeRequest, by: str) -> Event:
-        now = self._shell.now()
-        if request.verb == "stop":
-            return StopRequested(now, by, now=request.options.get("now") is True)
-        if request.verb == "start":
-            return StartRequested(now, by)
-        if request.verb == "restart":
-            return RestartRequested(now, by, now=request.options.get("now") is True)
-        if request.verb == "hold":
-            return HoldRequested(now, by)
-        return ResumeRequested(now, by)
 
 
 def _who(actor: Actor) -> str:

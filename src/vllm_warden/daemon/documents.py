@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from typing import cast
 
 from vllm_warden.api.schema import (
+    ChangeDocument,
     DecisionDocument,
     DiagnosisDocument,
+    ForeseenDocument,
     IncidentDocument,
     InstanceDocument,
     LastIncidentDocument,
     ProofDocument,
     SettingDocument,
+    TrialDocument,
 )
 from vllm_warden.core.decide.decision import Decision
-from vllm_warden.core.decide.document import decision_document
+from vllm_warden.core.decide.document import change_document, decision_document
+from vllm_warden.core.decide.promising import promising
 from vllm_warden.core.diagnose.document import document as diagnosis_document
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.effects import RecordIncident
@@ -66,8 +70,39 @@ def instance_document(
         else {"text": instance.gate_text, "since": wall_of.get("gate")},
         "decision": None if instance.decision is None else _decision(instance.decision),
         "next_try": wall_of.get("next_try"),
+        "foreseen": _foreseen(instance) if alive else None,
+        "trial": _trial(instance, alive=alive),
+        "retry_promising": _promising(instance, alive=alive),
         "restart_pending": False,
     }
+
+
+def _foreseen(instance: Instance) -> ForeseenDocument | None:
+    slack = None if instance.attempt is None else instance.attempt.slack
+    if slack is None or not slack.text:
+        return None
+    return {
+        "text": slack.text,
+        "slack_bytes": round(slack.slack_bytes),
+        "changes": [cast("ChangeDocument", change_document(one)) for one in slack.changes],
+        "arithmetic": list(slack.arithmetic),
+    }
+
+
+def _trial(instance: Instance, *, alive: bool) -> TrialDocument | None:
+    running = instance.attempt.trial if alive and instance.attempt is not None else None
+    trial = instance.trial or running
+    return None if trial is None else {"kind": trial.kind.value, "by": trial.by}
+
+
+def _promising(instance: Instance, *, alive: bool) -> list[str]:
+    """Why the asked settings may work by now, where others are in force."""
+    attempt = instance.attempt if alive else None
+    if not instance.degraded or (attempt is not None and attempt.trial is not None):
+        return []
+    free = None if attempt is None else attempt.free_at_launch_bytes
+    slack = None if attempt is None else attempt.slack
+    return list(promising(instance.envelope, instance.engine.version, free, slack))
 
 
 def _wanted(instance: Instance) -> str:
@@ -86,6 +121,9 @@ def setting_documents(instance: Instance) -> list[SettingDocument]:
     """Asked and in force, for every asked setting and every change."""
     asked = instance.asked
     why = "" if instance.decision is None else instance.decision.reason
+    attempt = instance.attempt
+    if attempt is not None and attempt.trial is not None and instance.state in RUNNING:
+        why = f"given for one launch by {attempt.trial.by}"
     return [
         {
             "name": name,

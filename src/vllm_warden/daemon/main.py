@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import vllm_warden
 from vllm_warden.config.errors import ConfigurationInvalid
-from vllm_warden.config.load import DEFAULT_PATH, load
+from vllm_warden.config.load import DEFAULT_PATH
 from vllm_warden.config.translate import translate
 from vllm_warden.config.world import admin_uids
+from vllm_warden.daemon.config_file import open_config_file
 from vllm_warden.daemon.refusal import exit_code_of
 from vllm_warden.daemon.run import Setup, run
 from vllm_warden.daemon.wiring import connect_own_log, keep_files_private
@@ -25,10 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon; returns its exit code (docs/reference/cli.md)."""
     options = _parser().parse_args(arguments)
     try:
-        configuration = load(options.config, os.environ)
+        config = open_config_file(options.config)
     except ConfigurationInvalid as invalid:
         print(invalid, file=sys.stderr)
         return USAGE_EXIT
+    configuration = config.configuration
     keep_files_private()
     connect_own_log()
     uids, unknown = admin_uids(configuration.api.admins)
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in instances:
         if one.warning is not None:
             print(f"warning: instance.{one.spec.name}: {one.warning}", file=sys.stderr)
-    return run_to_the_end(Setup(configuration.daemon, instances, admins=uids))
+    return run_to_the_end(Setup(configuration.daemon, instances, admins=uids, config=config))
 
 
 def run_to_the_end(setup: Setup) -> int:

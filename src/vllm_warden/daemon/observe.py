@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from vllm_warden.core.diagnose.classify import figures_of_log
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord, LostProcess
 from vllm_warden.core.lifecycle.events import (
     BecameReady,
@@ -176,8 +177,16 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
         # the engine is complete by now: whoever wears an engine's title is watched from here on
         await _scan(shell, live, await _scan(shell, live, {}))
         live.ready = True
-        shell.post(live.instance, BecameReady(shell.now(), live.number))
+        shell.post(live.instance, _became_ready(shell, live))
     return None if problem is None else f"one token was asked for: {problem}"
+
+
+def _became_ready(shell: Shell, live: LiveAttempt) -> BecameReady:
+    """With what the core needs to tell whether a full batch will fit."""
+    mine = shell.instance(live.instance).gpu_indices
+    totals = [gpu.total_bytes for gpu in shell.gpu_view.readings if gpu.index in mine]
+    figures = figures_of_log(live.tracker.facts)
+    return BecameReady(shell.now(), live.number, figures, min(totals, default=None))
 
 
 def _check_stall(shell: Shell, live: LiveAttempt) -> None:

@@ -23,6 +23,7 @@ from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.daemon import durable, wiring
 from vllm_warden.daemon.act import perform
 from vllm_warden.daemon.answers import Answers
+from vllm_warden.daemon.config_file import ConfigFile
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
@@ -49,6 +50,7 @@ class Setup:
     instances: Sequence[Translated]
     admins: frozenset[int] = frozenset()
     changed: Changed | None = None
+    config: ConfigFile | None = None
     prepared: Callable[[Shell], None] | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -101,6 +103,7 @@ def _shell(
         state_directory=state_directory,
         max_concurrent_starts=setup.daemon.max_concurrent_starts,
         environment=wiring.engine_environment(),
+        config=setup.config,
     )
     boot_id = ports.clock.boot_id()
     saved = {name: durable.to_document(one, boot_id) for name, one in loop.instances.items()}

@@ -14,6 +14,7 @@ from vllm_warden.core.diagnose.evidence import LogRecord
 from vllm_warden.core.lifecycle.events import Event
 from vllm_warden.core.lifecycle.states import Instance
 from vllm_warden.core.model import GpuReading
+from vllm_warden.daemon.config_file import ConfigFile
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.ports import (
@@ -115,6 +116,7 @@ class Shell:
     launching: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     gpu_view: GpuView = field(default_factory=GpuView)
     closing: bool = False
+    config: ConfigFile | None = None
     checked_versions: set[str] = field(default_factory=set)
     admission: asyncio.Lock = field(default_factory=asyncio.Lock)
     line_listeners: set[Callable[[str, int, Sequence[LogRecord]], None]] = field(

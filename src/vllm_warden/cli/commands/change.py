@@ -9,6 +9,7 @@ import click
 
 from vllm_warden.api.client import Client, Json
 from vllm_warden.cli.exit_codes import ExitCode
+from vllm_warden.cli.given_settings import given_settings
 from vllm_warden.cli.options import (
     client_of,
     examples,
@@ -29,6 +30,11 @@ timeout_option = click.option(
     metavar="SECONDS",
     help="Wait no longer than this; exit 1 then.",
 )
+retry_capacity_option = click.option(
+    "--retry-capacity",
+    is_flag=True,
+    help="Try the asked settings again instead of the learned ones; back to these if that fails.",
+)
 now_option = click.option("--now", is_flag=True, help="Do not wait for running requests.")
 
 
@@ -41,23 +47,38 @@ def register(app: click.Group) -> None:
     epilog=examples(
         "vllm-warden start minimax-m25",
         "vllm-warden start minimax-m25 --no-wait",
+        "vllm-warden start minimax-m25 --retry-capacity",
         "vllm-warden start minimax-m25 --timeout 1800 || vllm-warden why minimax-m25",
     )
 )
 @name_argument
+@retry_capacity_option
 @no_wait_option
 @timeout_option
 @json_option
 @socket_option
 def start(
-    *, name: str, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
+    *,
+    name: str,
+    retry_capacity: bool,
+    no_wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """Start an instance and wait until it is ready. Ctrl-C only stops the waiting.
 
     An instance that is held is started too, and its hold ends.
     """
-    goal = None if no_wait else Goal("ready")
-    _change(client_of(socket), name, "start", as_json=as_json, goal=goal, timeout_seconds=timeout)
+    _change(
+        client_of(socket),
+        name,
+        "start",
+        as_json=as_json,
+        goal=None if no_wait else Goal("ready"),
+        options={"retry_capacity": True} if retry_capacity else {},
+        timeout_seconds=timeout,
+    )
 
 
 @click.command(
@@ -90,28 +111,55 @@ def stop(
 
 @click.command(
     short_help="Stop and start with the current configuration.",
-    epilog=examples("vllm-warden restart minimax-m25"),
+    epilog=examples(
+        "vllm-warden restart minimax-m25",
+        "vllm-warden restart minimax-m25 --retry-capacity",
+        "vllm-warden restart minimax-m25 --set max_num_seqs=512",
+    ),
 )
 @name_argument
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Run with this engine option for one launch; may be repeated.",
+)
+@retry_capacity_option
 @now_option
 @no_wait_option
 @timeout_option
 @json_option
 @socket_option
 def restart(
-    *, name: str, now: bool, no_wait: bool, timeout: float | None, as_json: bool, socket: str | None
+    *,
+    name: str,
+    given: tuple[str, ...],
+    retry_capacity: bool,
+    now: bool,
+    no_wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    socket: str | None,
 ) -> None:
     """Stop an instance, start it with the current configuration, wait until it is ready.
 
-    A hold ends with it.
+    A hold ends with it. Options of --set hold for one launch: the next one, after a crash too,
+    is with the learned settings again. Should the launch not last, that comes at once, and the
+    restart budget is not used for it; the same goes for --retry-capacity.
     """
+    options: Json = {"now": True} if now else {}
+    if retry_capacity:
+        options["retry_capacity"] = True
+    if given:
+        options["set"] = given_settings(given, "--set")
     _change(
         client_of(socket),
         name,
         "restart",
         as_json=as_json,
         goal=None if no_wait else Goal("ready", fresh=True),
-        options={"now": True} if now else {},
+        options=options,
         timeout_seconds=timeout,
     )
 

@@ -72,4 +72,5 @@ def _documents(client: Client, name: str | None) -> list[Json]:
 
 def _is_odd(entry: Json) -> bool:
     on_purpose = entry["state"] == "stopped" and entry["wanted"] == "stopped"
-    return bool(entry["degraded"]) or (entry["state"] != "ready" and not on_purpose)
+    warned = entry["degraded"] or entry.get("foreseen")
+    return bool(warned) or (entry["state"] != "ready" and not on_purpose)

@@ -1,0 +1,65 @@
+"""Judges engine settings that somebody gives for one launch, by the rules of the settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from vllm_warden.config.knob_bounds import knob_faults
+from vllm_warden.config.refusals import instance_refusals
+from vllm_warden.config.settings import KNOBS, InstanceSettings
+from vllm_warden.config.translate import engine_value
+from vllm_warden.config.wording import Fault
+from vllm_warden.core.model import SettingValue
+from vllm_warden.core.plan.spec import InstanceSpec
+
+FOR_ADMINS = frozenset(
+    {
+        *KNOBS,
+        "block_size",
+        "cpu_offload_gb",
+        "enable_chunked_prefill",
+        "enable_prefix_caching",
+        "enforce_eager",
+        "kv_cache_dtype",
+        "max_cudagraph_capture_size",
+        "max_num_partial_prefills",
+        "swap_space",
+    }
+)
+"""What users in ``api.admins`` may give. Other options can load code or files as the engine's user,
+which starting and stopping an engine does not grant."""
+
+
+def given_settings_problem(
+    spec: InstanceSpec, given: Mapping[str, object], *, may_all: bool
+) -> str | None:
+    """Why these may not be launched with, None where they may; ``may_all`` is for root."""
+    if not given:
+        return "no setting is given"
+    if not may_all and (beyond := sorted(set(given) - FOR_ADMINS)):
+        return f"only root may set {', '.join(beyond)}"
+    table = {"engine": {**spec.engine, **given}, "extra_args": list(spec.extra_args)}
+    try:
+        InstanceSettings.model_validate({"model": spec.model, "gpus": [], "engine": dict(given)})
+    except ValidationError as error:
+        names = {str(part) for one in error.errors() for part in one["loc"]} & set(given)
+        return f"{', '.join(sorted(names))}: not a value for an engine option"
+    found = [*instance_refusals(spec.name, table), *knob_faults(spec.name, {"engine": dict(given)})]
+    mine = [fault for fault in found if _names_one_of(fault, given)]
+    return f"{mine[0].path[-1]}: {mine[0].reason}" if mine else None
+
+
+def launchable(given: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+    """As vLLM reads them; call it with what has no problem."""
+    return {name: engine_value(name, value) for name, value in given.items()}
+
+
+def _names_one_of(fault: Fault, given: Mapping[str, object]) -> bool:
+    named = {_plain(str(part)) for part in (*fault.path, fault.value)}
+    return bool(named & {_plain(key) for key in given})
+
+
+def _plain(word: str) -> str:
+    return word.lstrip("-").partition("=")[0].replace("-", "_")

@@ -1,0 +1,48 @@
+"""Settings for one launch obey the rules of the settings file, and admins' ones stay narrow."""
+
+from __future__ import annotations
+
+import pytest
+
+from vllm_warden.config.launch_settings import given_settings_problem, launchable
+from vllm_warden.core.model import SettingValue
+from vllm_warden.core.plan.spec import InstanceSpec
+
+SPEC = InstanceSpec(
+    "a", "/m", (0,), engine={"max_num_seqs": 1024}, extra_args=("--served-model-name", "x")
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "no setting"),
+        ({"port": 9000}, "port: it has a key of its own"),
+        ({"api_key": "x"}, "api_key: a secret in argv"),
+        ({"max-num-seqs": 4}, "underscores"),
+        ({"served_model_name": "y"}, "given"),
+        ({"gpu_memory_utilization": 1.4}, "out of bounds"),
+        ({"max_num_seqs": None}, "max_num_seqs: not a value"),
+        ({"enable_fault_tolerance": True}, "enable_fault_tolerance"),
+    ],
+)
+def test_what_the_file_may_not_say_may_nobody_give(given: dict[str, object], words: str) -> None:
+    problem = given_settings_problem(SPEC, given, may_all=True)
+
+    assert problem is not None
+    assert words in problem
+
+
+def test_root_may_give_any_option_and_an_admin_those_that_load_nothing() -> None:
+    code = {"trust_remote_code": True, "max_num_seqs": 4}
+
+    assert given_settings_problem(SPEC, code, may_all=True) is None
+    assert given_settings_problem(SPEC, {"max_num_seqs": 4}, may_all=False) is None
+    problem = given_settings_problem(SPEC, code, may_all=False)
+    assert problem == "only root may set trust_remote_code"
+
+
+def test_sizes_are_written_as_vllm_reads_them() -> None:
+    given: dict[str, SettingValue] = {"kv_cache_memory_bytes": "16MiB", "max_num_seqs": 4}
+
+    assert launchable(given) == {"kv_cache_memory_bytes": 16 << 20, "max_num_seqs": 4}
