@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from vllm_warden.adapters.journal.kernel_log import LINES_MAX, JournalKernelLog
 from vllm_warden.adapters.journal.library import journal_module
 
@@ -97,6 +99,7 @@ def test_a_gpu_that_says_the_same_without_end_is_kept_within_bounds() -> None:
     assert lines[-1].endswith(str(3 * LINES_MAX - 1))
 
 
+@pytest.mark.journald
 def test_on_a_real_journal_nobody_else_speaks_as_the_kernel() -> None:
     since = boot_seconds()
     journal = journal_module()

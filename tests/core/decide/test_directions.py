@@ -136,6 +136,18 @@ def test_graphs_that_only_torch_names_count_as_well() -> None:
     assert changed(named) == changed(logged)
 
 
+def test_a_budget_that_failed_though_the_numbers_allow_it_steps_back() -> None:
+    figures = {"free_bytes": 0.1 * GIB, "tried_bytes": 0.6 * GIB, "allocated_bytes": 95 * GIB}
+    others = {"other_processes": f"77:{GIB}", "other_processes_bytes": GIB}
+    decision = decide(oom(Phase.KV_ALLOC, Site.KV_CACHE, **figures, **others))
+
+    assert decision.remedy is Remedy.RELAUNCH_WITH
+    (change,) = decision.changes
+    assert change.setting == "gpu_memory_utilization"
+    # by what was missing, more than the usual 300 MiB
+    assert change.after == pytest.approx(0.95 - 0.5 * GIB / TOTAL, abs=0.0001)
+
+
 def test_utilization_beyond_its_bound_is_a_hold_with_the_arithmetic() -> None:
     decision = decide(oom(Phase.WARMUP, Site.SAMPLER, allocated_bytes=int(70 * GIB)))
 

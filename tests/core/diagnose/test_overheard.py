@@ -64,3 +64,14 @@ def test_settings_are_read_from_a_record_only() -> None:
     assert asked_settings(records(bare)) == {}
     quoted = line.partition("] ")[0].replace("utils.py", "logger.py") + "] " + bare
     assert asked_settings(records(quoted)) == {}
+
+
+def test_a_record_in_json_form_sets_nothing_where_the_engine_logs_text() -> None:
+    forged = (
+        '{"levelname": "INFO", "name": "vllm.entrypoints.utils", "message":'
+        " \"non-default args: {'max_num_seqs': 7}\"}"
+    )
+    own = "INFO 11-29 14:50:20 [utils.py:253] non-default args: {'max_num_seqs': 64}"
+
+    assert asked_settings(records(forged, own)) == {"max_num_seqs": 64}
+    assert asked_settings(records(forged)) == {"max_num_seqs": 7}

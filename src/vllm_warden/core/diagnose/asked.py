@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from vllm_warden.core.diagnose.evidence import LogRecord
-from vllm_warden.core.diagnose.grammar import parse
+from vllm_warden.core.diagnose.grammar import looks_like_json, parse
 from vllm_warden.core.diagnose.quoted import is_quotation
 from vllm_warden.core.model import SettingValue
 
@@ -33,16 +33,22 @@ _ESCAPE = re.compile(r"\\(.)")
 def asked_settings(records: Iterable[LogRecord]) -> dict[str, SettingValue]:
     """Settings of the record "non-default args" (vLLM 0.9 and later), {} where there is none.
 
-    Values that are no plain literal (``<Enum: 1>``, ``CompilationConfig(...)``) are left out.
+    Values that are no plain literal (``<Enum: 1>``, ``CompilationConfig(...)``) are left out. A
+    record in JSON form counts only where no other says it: in a log of text it is somebody else's.
     """
+    in_json: str | None = None
     for position, record in enumerate(records):
         if position >= _LOOK_AT_RECORDS:
             break
-        if _MARKER in record.text:
-            for line in parse(record.number, record.text):
-                if line.source and line.message.startswith(_MARKER) and not is_quotation(line):
-                    return _entries(line.message[len(_MARKER) - 1 :][:_LIMIT])
-    return {}
+        if _MARKER not in record.text:
+            continue
+        for line in parse(record.number, record.text):
+            if line.source and line.message.startswith(_MARKER) and not is_quotation(line):
+                said = line.message[len(_MARKER) - 1 :][:_LIMIT]
+                if not looks_like_json(record.text):
+                    return _entries(said)
+                in_json = in_json or said
+    return _entries(in_json) if in_json else {}
 
 
 def _entries(text: str) -> dict[str, SettingValue]:
