@@ -24,24 +24,41 @@ gpu_memory_utilization = 0.95   # as the vendor says
 
 
 @pytest.fixture
-def degraded(tmp_path: Path, instance: Callable[..., str]) -> Iterator[Warden]:
-    """MiniMax-M2.5 on four GPUs, relaunched once with less, ready."""
+def host(tmp_path: Path, instance: Callable[..., str]) -> Iterator[Callable[[str], Warden]]:
+    """Starts a daemon for MiniMax-M2.5 on four GPUs with these engine options."""
+    made = _host(tmp_path)
+
+    def start(engine: str) -> Warden:
+        gpus = made.environment["WARDEN_SIMULATED_GPUS"]
+        variables = f'{{ WARDEN_SIMULATED_SPEED = "200", WARDEN_SIMULATED_GPUS = "{gpus}" }}'
+        model = write_minimax_m25(tmp_path / "model")
+        text = instance("x", model, gpus="[0, 1, 2, 3]", environment=variables, engine=engine)
+        made.write_config(text)
+        made.config.chmod(0o640)
+        made.start()
+        return made
+
+    yield start
+    if made.process is not None:
+        made.stop()
+
+
+def _host(tmp_path: Path) -> Warden:
     gpus = make_host(tmp_path / "gpus", gpus=4)
     environment = {
         "LD_LIBRARY_PATH": str(nvml_library().parent),
         "WARDEN_SIMULATED_GPUS": str(gpus),
     }
-    made = Warden(tmp_path, log_backend="file", environment=environment)
-    variables = f'{{ WARDEN_SIMULATED_SPEED = "200", WARDEN_SIMULATED_GPUS = "{gpus}" }}'
-    model = write_minimax_m25(tmp_path / "model")
-    text = instance("x", model, gpus="[0, 1, 2, 3]", environment=variables, engine=ENGINE)
-    made.write_config(text)
-    made.config.chmod(0o640)
-    made.start()
+    return Warden(tmp_path, log_backend="file", environment=environment)
+
+
+@pytest.fixture
+def degraded(host: Callable[[str], Warden]) -> Warden:
+    """Relaunched once with less, ready."""
+    made = host(ENGINE)
     made.until(lambda: made.status("x")["attempt"] == 2, 60, "a second attempt")
     made.until_state("x", "ready", seconds=60)
-    yield made
-    made.stop()
+    return made
 
 
 def in_force(warden: Warden) -> dict[str, object]:
@@ -122,3 +139,22 @@ def test_a_file_that_has_changed_since_it_was_loaded_is_not_written(degraded: Wa
     assert "has changed since the daemon loaded it" in refused.stderr
     assert warden.config.read_text() == edited
     assert warden.status("x")["degraded"]
+
+
+def test_a_start_that_will_die_at_the_first_full_batch_is_told_before_any_request(
+    host: Callable[[str], Warden],
+) -> None:
+    warden = host(ENGINE.replace("0.95 ", "0.98 ") + "max_num_seqs = 64\n")
+    status = warden.until_state("x", "ready", seconds=60)
+
+    assert status["attempt"] == 1
+    foreseen = status["foreseen"]
+    assert "will die" in foreseen["text"]
+    (planned,) = foreseen["changes"]
+    assert (planned["setting"], planned["from"]) == (UTILIZATION, 0.98)
+    assert 0.95 <= planned["to"] < 0.975
+    assert "death-foreseen" in [one["event"] for one in warden.events("x")]
+    assert "the first full batch will die" in " ".join(warden.command("status").stdout.split())
+    told = " ".join(warden.command("why").stdout.split())
+    assert "The start is healthy, but the first full batch will die" in told
+    assert "left for a full batch" in told

@@ -183,10 +183,7 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
 
 def _became_ready(shell: Shell, live: LiveAttempt) -> BecameReady:
     """With what the core needs to tell whether a full batch will fit."""
-    mine = shell.instance(live.instance).gpu_indices
-    totals = [gpu.total_bytes for gpu in shell.gpu_view.readings if gpu.index in mine]
-    figures = figures_of_log(live.tracker.facts)
-    return BecameReady(shell.now(), live.number, figures, min(totals, default=None))
+    return BecameReady(shell.now(), live.number, figures_of_log(live.tracker.facts))
 
 
 def _check_stall(shell: Shell, live: LiveAttempt) -> None:

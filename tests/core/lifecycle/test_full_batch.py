@@ -8,12 +8,13 @@ from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.machine import step
 from vllm_warden.core.lifecycle.states import Instance, State
-from vllm_warden.core.model import GIB, Figures, GpuReading, Mode, ProcessIdentity
+from vllm_warden.core.model import GIB, Figures, GpuHolder, GpuReading, Mode, ProcessIdentity
 from vllm_warden.core.plan.gate import GateReport
 from vllm_warden.core.plan.spec import AdaptSpec, Bounds, EngineFacts, InstanceSpec, ModelFacts
 
 UTILIZATION = "gpu_memory_utilization"
 TOTAL = 80 * GIB
+FREE = int(79.5 * GIB)
 FIGURES: Figures = {
     "weights_bytes": 40 * GIB,
     "available_kv_bytes": 34 * GIB,
@@ -26,18 +27,20 @@ def ready(
     utilization: float = 0.97,
     figures: Figures = FIGURES,
     gpus: tuple[int, ...] = (0,),
+    driver: int = 0,
 ) -> tuple[Instance, list[fx.Announce]]:
-    """One GPU of 80 GiB with 79.5 GiB free at launch."""
+    """One GPU of 80 GiB with 79.5 GiB free at launch; the rest is a display's, or the driver's."""
     spec = InstanceSpec(
         "tiny", "/m", gpus, engine={UTILIZATION: utilization}, adapt=adapt or AdaptSpec()
     )
-    gpu = GpuReading(0, "GPU-0", "NVIDIA H100", TOTAL, int(79.5 * GIB))
+    display = GpuHolder(7, (TOTAL - FREE) - driver)
+    gpu = GpuReading(0, "GPU-0", "NVIDIA H100", TOTAL, FREE, (display,))
     seen = GateReport(gpus=(gpu,), engine=EngineFacts("0.15.1"), model=ModelFacts())
     instance, _ = step(Instance(spec), ev.StartRequested(0.0, "test"))
     assert instance.timer is not None
     instance, _ = step(instance, ev.GateReported(1.0, instance.timer, seen))
     instance, _ = step(instance, ev.Launched(2.0, 1, "id", ProcessIdentity(1, 1, "b")))
-    instance, effects = step(instance, ev.BecameReady(3.0, 1, figures, TOTAL if gpus else None))
+    instance, effects = step(instance, ev.BecameReady(3.0, 1, figures))
     assert instance.state is State.READY
     told = [one for one in effects if isinstance(one, fx.Announce)]
     return instance, [one for one in told if one.event == "death-foreseen"]
@@ -54,6 +57,15 @@ def test_a_start_without_room_for_a_full_batch_is_announced_with_the_next_plan()
     assert told.data["changes"] == [{"setting": UTILIZATION, "from": 0.97, "to": 0.9393}]
     assert "will die" in told.text
     assert "0.97 -> 0.9393" in told.text
+
+
+def test_what_the_driver_keeps_is_in_no_budget() -> None:
+    instance, _ = ready(driver=GIB // 2)
+
+    # 79.5 - 0.5078 - 0.97 x 79.5 - 3
+    assert instance.attempt is not None
+    assert instance.attempt.slack is not None
+    assert instance.attempt.slack.slack_bytes == pytest.approx(-1.1228 * GIB, rel=1e-3)
 
 
 def test_a_little_room_is_told_as_a_doubt() -> None:

@@ -13,7 +13,7 @@ from vllm_warden.core.decide.budget import fraction_of
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Change
 from vllm_warden.core.decide.proposal import gib
-from vllm_warden.core.model import GIB, Mode
+from vllm_warden.core.model import GIB, GpuReading, Mode
 
 SLACK_LEAST_BYTES = 0.3 * GIB
 """Under this a warning is due: the margin without which the identity is not used either."""
@@ -61,6 +61,17 @@ def slack_at_ready(case: Case) -> Slack | None:
     )
     bare = Slack(slack, kept, "", lines)
     return _with_plan(case, bare, fraction_of(usable - outside - kept, total))
+
+
+def cuda_total_bytes(gpu: GpuReading) -> int:
+    """What torch calls the total, of which vLLM takes its share: without the driver's part.
+
+    NVML's total holds that part (637 MiB of a board with 97,887 MiB), and neither its free memory
+    nor any process does. Holders of unknown size leave it out of account: it is then too small, so
+    that nobody is warned by a guess.
+    """
+    held = sum(holder.used_bytes or 0 for holder in gpu.holders)
+    return min(gpu.total_bytes, gpu.free_bytes + held)
 
 
 def _outside(case: Case) -> float:

@@ -103,11 +103,10 @@ class PhaseEntered(AttemptEvent):
 class BecameReady(AttemptEvent):
     """The first token came back from a socket that belongs to this attempt.
 
-    ``figures`` are what its log has printed, ``gpu_total_bytes`` the memory of its smallest GPU.
+    ``figures`` are what its log has printed.
     """
 
     figures: Figures = field(default_factory=dict)
-    gpu_total_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

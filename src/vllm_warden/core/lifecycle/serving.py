@@ -68,7 +68,7 @@ def _slack(instance: Instance, event: BecameReady) -> Slack | None:
             model=instance.model,
             engine=instance.engine,
             has_gpus=bool(instance.spec.gpus),
-            gpu_total_bytes=event.gpu_total_bytes,
+            gpu_total_bytes=attempt.total_at_launch_bytes,
             free_at_launch_bytes=attempt.free_at_launch_bytes,
         )
     )

@@ -11,6 +11,7 @@ from vllm_warden.core.decide.envelope import (
     inherited,
 )
 from vllm_warden.core.decide.knobs import effective
+from vllm_warden.core.decide.slack import cuda_total_bytes
 from vllm_warden.core.lifecycle.effects import (
     Announce,
     Effect,
@@ -140,12 +141,14 @@ def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
     number = instance.attempts_made + 1
     settings = {**instance.asked, **instance.changes}
     chosen = instance_gpus(instance.spec, event.report)
+    fullest = min(chosen, key=lambda gpu: gpu.free_bytes, default=None)
     attempt = Attempt(
         number,
         settings,
         dict(instance.changes),
         event.at_seconds,
-        free_at_launch_bytes=min((gpu.free_bytes for gpu in chosen), default=None),
+        free_at_launch_bytes=None if fullest is None else fullest.free_bytes,
+        total_at_launch_bytes=None if fullest is None else cuda_total_bytes(fullest),
         trial=instance.trial,
     )
     starting = replace(

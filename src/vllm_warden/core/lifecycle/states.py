@@ -50,7 +50,8 @@ class Attempt:
     """One launch. ``changes`` are the settings in force that differ from the asked ones.
 
     ``ready_since_seconds`` is None until the first token came back. ``free_at_launch_bytes`` is
-    the least that was free on one of its GPUs, None where that is not known. ``forgotten`` True
+    the least that was free on one of its GPUs, ``total_at_launch_bytes`` what CUDA calls the total
+    of that one; None where that is not known. ``forgotten`` True
     means that what it shows is not learned. ``slack`` is what was left beside the budget at ready.
     """
 
@@ -69,6 +70,7 @@ class Attempt:
     free_at_launch_bytes: int | None = None
     trial: Trial | None = None
     forgotten: bool = False
+    total_at_launch_bytes: int | None = None
     slack: Slack | None = None
 
 
