@@ -48,6 +48,8 @@ _STRETCH = re.compile(
 _FORMS = (b"INFO: ", b"INFO ")
 """With and without a record's head: what such a line ends, another line of its form has ended."""
 _RATES_FORM = (b"INFO ",)
+_LEVEL_WITHIN = 96
+"""Bytes in front of the level at most: a coloured process tag. Cheap to rule a line out by."""
 _BEGINS_RUN = re.compile(rb"[^\n]{0,300}?(?:non-default args|usage: vllm)")
 
 
@@ -70,13 +72,15 @@ class Extraordinary:
         data, at, index = block.data, 0, 0
         end = len(data)
         while at < end:
-            found = _STRETCH.match(data, at)
+            may_be = data.find(b"INFO", at, at + _LEVEL_WITHIN) >= 0
+            found = _STRETCH.match(data, at) if may_be else None
             if found is None:
                 stop = data.find(b"\n", at) + 1
-                yield from self.rest()
+                if self._last:
+                    yield from self.rest()
                 self._seen.clear()
                 line = data[at : stop - 1]
-                if _BEGINS_RUN.match(line):
+                if self._taken and _BEGINS_RUN.match(line):
                     self._taken = 0
                 yield block.number(index), line, block.dropped_bytes if stop == end else 0
                 index += 1
