@@ -137,9 +137,14 @@ def test_graphs_that_only_torch_names_count_as_well() -> None:
 
 
 def test_a_budget_that_failed_though_the_numbers_allow_it_steps_back() -> None:
-    figures = {"free_bytes": 0.1 * GIB, "tried_bytes": 0.6 * GIB, "allocated_bytes": 95 * GIB}
-    others = {"other_processes": f"77:{GIB}", "other_processes_bytes": GIB}
-    decision = decide(oom(Phase.KV_ALLOC, Site.KV_CACHE, **figures, **others))
+    figures: dict[str, float | str] = {
+        "free_bytes": 0.1 * GIB,
+        "tried_bytes": 0.6 * GIB,
+        "allocated_bytes": 95 * GIB,
+        "other_processes": f"77:{GIB}",
+        "other_processes_bytes": GIB,
+    }
+    decision = decide(oom(Phase.KV_ALLOC, Site.KV_CACHE, **figures))
 
     assert decision.remedy is Remedy.RELAUNCH_WITH
     (change,) = decision.changes
