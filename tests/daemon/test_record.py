@@ -18,7 +18,11 @@ import pytest
 from tests.fakes.clock import FakeClock
 from vllm_warden.adapters.store import history as history_module
 from vllm_warden.adapters.store.history import History
-from vllm_warden.core.lifecycle.effects import Announce
+from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.lifecycle.effects import Announce, RecordIncident
+from vllm_warden.core.model import Failure
 from vllm_warden.daemon import record as record_module
 from vllm_warden.daemon.record import HistoryStore, Recorder
 
@@ -184,3 +188,20 @@ def test_a_disk_that_hangs_does_not_keep_the_daemon_from_ending() -> None:
     )
     assert "did not answer" in done.stdout
     assert done.returncode == 0, done.stderr
+
+
+def test_a_failure_before_anything_was_proven_is_part_of_the_first_one(tmp_path: Path) -> None:
+    def died(*, continues: bool) -> RecordIncident:
+        diagnosis = Diagnosis(Failure.UNKNOWN)
+        decision = Decision(Remedy.RELAUNCH, "again")
+        return RecordIncident(1, diagnosis, decision, Evidence(()), {}, None, continues=continues)
+
+    async def scene(history: History) -> None:
+        recorder = recorder_of(history)
+        for continues in (False, True, True, False):
+            recorder.open_incident("x", died(continues=continues))
+        await recorder.settle()
+        kept = [await history.incident(number) for number in (1, 2, 3, 4)]
+        assert [one and one.get("part_of") for one in kept] == [None, 1, 1, None]
+
+    run(tmp_path, scene)

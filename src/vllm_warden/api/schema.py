@@ -162,6 +162,8 @@ class DiagnosisDocument(TypedDict):
 
 
 class IncidentDocument(TypedDict):
+    """One failure; ``part_of`` is the number of the first one since settings were last proven."""
+
     number: int
     instance: str
     opened: float
@@ -173,6 +175,7 @@ class IncidentDocument(TypedDict):
     settings_before: dict[str, object]
     settings_after: dict[str, object] | None
     incomplete: bool
+    part_of: NotRequired[int]
     excerpt: NotRequired[list[ProofDocument]]
     resolution: str | None
 

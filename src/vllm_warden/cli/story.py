@@ -63,6 +63,9 @@ def incident_story(incident: IncidentDocument, now: float, style: Style) -> list
     if summary := diagnosis.get("summary"):
         lines += wrapped(summary, style, "  ")
     lines += wrapped(_facts(incident, diagnosis), style, "  ")
+    if "part_of" in incident:
+        text = f"Part of incident {incident['part_of']}: nothing has proven itself since then."
+        lines += wrapped(text, style, "  ")
     if incident["incomplete"]:
         lines += wrapped(
             "Log lines may be missing, so no setting was changed because of it.", style, "  ! "

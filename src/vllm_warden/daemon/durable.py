@@ -11,6 +11,7 @@ from typing import cast
 
 from vllm_warden.core.decide.envelope import Envelope
 from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.observation import OBSERVATIONS_MAX, Observation
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import Failure, Phase, SettingValue
 from vllm_warden.core.plan.spec import InstanceSpec
@@ -34,6 +35,7 @@ def to_document(instance: Instance, boot_id: str) -> Document:
         "boot_id": boot_id,
         "reason": instance.reason if instance.state in AT_REST else None,
         "ledger": [_entry_document(entry) for entry in instance.ledger],
+        "observations": [_observation_document(one) for one in instance.observations],
         "envelopes": [
             {
                 "key": envelope.key,
@@ -67,6 +69,11 @@ def from_document(spec: InstanceSpec, document: Document | None, boot_id: str) -
             for item in _items(document.get("ledger"))
             if (entry := _entry(item, same_boot=same_boot)) is not None
         ),
+        observations=tuple(
+            observation
+            for item in _items(document.get("observations"))
+            if (observation := _observation(item, same_boot=same_boot)) is not None
+        )[-OBSERVATIONS_MAX:],
         envelopes=tuple(
             _envelope(item) for item in _items(document.get("envelopes")) if item.get("key")
         ),
@@ -105,6 +112,43 @@ def _entry(item: Document, *, same_boot: bool) -> LedgerEntry | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _observation_document(one: Observation) -> Document:
+    return {
+        "at_seconds": one.at_seconds,
+        "failure": one.failure.value,
+        "phase": None if one.phase is None else one.phase.value,
+        "settings": dict(one.settings),
+        "figures": dict(one.figures),
+        "changed": one.changed,
+    }
+
+
+def _observation(item: Document, *, same_boot: bool) -> Observation | None:
+    try:
+        phase = item.get("phase")
+        settings, figures = item.get("settings"), item.get("figures")
+        return Observation(
+            at_seconds=float(cast("float", item["at_seconds"])) if same_boot else 0.0,
+            failure=Failure(str(item["failure"])),
+            phase=None if phase is None else Phase(str(phase)),
+            settings={name: float(value) for name, value in _numbers(settings).items()},
+            figures=_numbers(figures),
+            changed=item.get("changed") is True,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _numbers(value: object) -> dict[str, int | float]:
+    """The numbers of a table; names among the figures are not needed for a later decision."""
+    found = value if isinstance(value, dict) else {}
+    return {
+        str(name): one
+        for name, one in found.items()
+        if isinstance(one, int | float) and not isinstance(one, bool)
+    }
 
 
 def _envelope(item: Document) -> Envelope:

@@ -106,6 +106,9 @@ class Recorder:
         document = incident_document(
             self.incident_number, instance, self._clock.wall_seconds(), effect
         )
+        before = self.last_incidents.get(instance)
+        if effect.continues and before is not None:
+            document["part_of"] = before.get("part_of", before["number"])
         previous = self.open_incidents.get(instance)
         if previous is not None:
             self._close(previous, f"followed by incident {self.incident_number}")

@@ -157,6 +157,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         event.evidence,
         attempt.settings,
         {**instance.asked, **changes} if changed else None,
+        continues=bool(instance.ledger) and not entry.after_soak,
     )
     return going_on, (record, *_announcements(diagnosis, decision), *effects)
 

@@ -77,7 +77,10 @@ class ArmTimer(Effect):
 
 @dataclass(frozen=True, slots=True)
 class RecordIncident(Effect):
-    """Keep one failure with everything that explains it."""
+    """Keep one failure with everything that explains it.
+
+    ``continues`` True: no settings have proven themselves since the failure before.
+    """
 
     attempt: int
     diagnosis: Diagnosis
@@ -85,6 +88,7 @@ class RecordIncident(Effect):
     evidence: Evidence = field(repr=False)
     settings_before: Settings
     settings_after: Settings | None
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
