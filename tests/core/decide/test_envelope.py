@@ -46,6 +46,12 @@ def test_a_lesson_holds_for_one_model_engine_gpu_and_request_only() -> None:
     assert len(keys) == 5
 
 
+def test_what_has_proven_itself_is_no_longer_held_to_be_bad() -> None:
+    changes: dict[str, SettingValue] = {"max_num_seqs": 512}
+
+    assert note_proven(note_bad(Envelope("k"), changes), changes).start_changes() == changes
+
+
 def test_a_new_engine_version_starts_from_what_the_previous_one_proved() -> None:
     asked, gpus = {"max_num_seqs": 1024}, ("NVIDIA H100 1",)
     old = envelope_key(asked, ModelFacts(), EngineFacts("0.15.1"), gpus)

@@ -117,3 +117,4 @@ def test_it_is_announced_once_not_after_every_hiccup() -> None:
     assert [one.event for one in effects if isinstance(one, fx.Announce)] == ["engine-ready"]
     assert instance.attempt is not None
     assert instance.attempt.slack is not None
+    assert instance.attempt.slack.is_short

@@ -111,6 +111,16 @@ def test_a_failure_within_the_soak_is_part_of_the_incident_before_and_after_it_i
     assert [one.continues for one in life.incidents] == [False, True, False]
 
 
+def test_an_idle_engine_that_dies_long_after_is_an_incident_of_its_own() -> None:
+    life = Life()
+    life.serve(60)
+    life.die()
+    life.serve(21 * DAY, requests=0)
+    life.die()
+
+    assert [one.continues for one in life.incidents] == [False, False]
+
+
 @pytest.mark.parametrize(("seconds", "requests"), [(60.0, 10_000), (HOUR, 99)])
 def test_neither_time_nor_requests_alone_refill_a_budget(seconds: float, requests: int) -> None:
     life = Life()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 from vllm_warden.core.decide.decision import Remedy
+from vllm_warden.core.decide.envelope import Envelope
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.states import State
 from vllm_warden.core.lifecycle.trial import Trial, TrialKind
@@ -213,3 +214,35 @@ def test_accepted_settings_are_the_asked_ones_and_stay_proven() -> None:
     assert sequences(room)[-1] == 256
     assert room.instance.asked["max_num_seqs"] == 256
     assert room.instance.envelope.proven == {}
+
+
+def test_what_was_learned_with_other_versions_or_gpus_is_forgotten_too() -> None:
+    room = degraded()
+    room.instance = replace(room.instance, envelopes=(Envelope("other", proven={"a": 1}),))
+    room.tell(ev.ForgetRequested(room.now, "uid 0"))
+
+    assert room.instance.envelopes == ()
+
+
+@pytest.mark.parametrize("dying", [False, True])
+def test_a_stop_leaves_no_trial_pending(dying: bool) -> None:
+    room = degraded()
+    if dying:
+        room.tell(ev.ProcessExited(room.now, room.attempt, 1))
+    room.tell(ev.RestartRequested(room.now, "uid 0", trial=AGAIN))
+    assert room.instance.trial == AGAIN
+    room.tell(ev.StopRequested(room.now, "uid 0"))
+
+    assert room.instance.trial is None
+
+
+def test_a_retry_that_was_asked_for_while_it_died_is_the_next_launch() -> None:
+    room = degraded()
+    room.tell(ev.ProcessExited(room.now, room.attempt, 1))
+    room.tell(ev.RestartRequested(room.now, "uid 0", trial=AGAIN))
+    room.gather(was_ready=True)
+    if not room.looks:
+        room.advance(10)
+    room.open_gate()
+
+    assert sequences(room)[-1] == 1024

@@ -115,7 +115,7 @@ def _stopping(
 ) -> tuple[Instance, ArmTimer]:
     verb = "stop" if isinstance(event, StopRequested) else "restart"
     stopping = moved(instance, State.STOPPING, event.at_seconds, f"{verb} asked by {event.by}")
-    stopping = replace(stopping, stop_step=step, trial=None)
+    stopping = replace(stopping, stop_step=step)
     if isinstance(event, RestartRequested):
         stopping = replace(
             stopping, wanted=True, wanted_by=event.by, held_by=None, trial=event.trial
@@ -153,7 +153,7 @@ def stop_diagnosing(instance: Instance, event: StopRequested) -> Step:
     """The evidence still arrives; after it nothing is relaunched."""
     if event.keep_wanted:
         return instance, ()
-    return replace(instance, wanted=False, wanted_by=event.by), ()
+    return replace(instance, wanted=False, wanted_by=event.by, trial=None), ()
 
 
 def hold_running(instance: Instance, event: HoldRequested) -> Step:
