@@ -32,6 +32,21 @@ DEGRADED = d.instance(
     last_incident={"number": 7, "failure": "gpu_out_of_memory", "phase": "warmup",
                    "site": "sampler", "at": d.NOW - 8000, "summary": ""},
 )  # fmt: skip
+FORESEEN = d.instance(
+    foreseen={
+        "text": "the start is healthy, but the first full batch will die for want of GPU memory: "
+        "beside the budget 380 MiB are missing; it would hold with "
+        "gpu_memory_utilization 0.98 -> 0.9661",
+        "slack_bytes": -380 * (1 << 20),
+        "changes": [{"setting": "gpu_memory_utilization", "from": 0.98, "to": 0.9661}],
+        "arithmetic": ["free at launch 94.97 GiB - CUDA context and peers 1.19 GiB = 93.78 GiB"],
+    },
+)
+PROMISING = {
+    **DEGRADED,
+    "retry_promising": ["they were learned with vLLM 0.15.1, and 0.20.0 runs now"],
+}
+TRIED = {**DEGRADED, "trial": {"kind": "retry-capacity", "by": "uid 0 (vllm-warden, pid 812)"}}
 HELD = d.instance(
     "qwen3-tp2",
     state="held",
@@ -148,6 +163,12 @@ VIEWS: dict[str, tuple[View, Document]] = {
     "detail backoff": (detail, {**BACKOFF, **NOTHING}),
     "why unready": (story, {**UNREADY, **NOTHING}),
     "why healthy": (story, {**d.instance(), **NOTHING}),
+    "why foreseen": (story, {**FORESEEN, **NOTHING}),
+    "detail foreseen": (detail, {**FORESEEN, **NOTHING}),
+    "why promising": (story, {**PROMISING, **NOTHING}),
+    "detail promising": (detail, {**PROMISING, **NOTHING}),
+    "why tried once": (story, {**TRIED, **NOTHING}),
+    "detail tried once": (detail, {**TRIED, **NOTHING}),
     "incident with hostile text": (incident_story, HOSTILE),
 }  # fmt: skip
 

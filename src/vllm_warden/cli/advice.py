@@ -85,7 +85,17 @@ def _words(document: InstanceDetailDocument) -> list[str]:
         f"to make them the asked ones: vllm-warden accept {name}",
         f"to try the asked ones again: vllm-warden restart {name} --retry-capacity",
     ]
-    return by_state.get(state, degraded if document["degraded"] else [])
+    at_rest = [*_before_it_dies(document), *(degraded if document["degraded"] else [])]
+    return by_state.get(state, at_rest)
+
+
+def _before_it_dies(document: InstanceDetailDocument) -> list[str]:
+    """A launch with the planned settings, where a death is foreseen."""
+    foreseen = document.get("foreseen")
+    if not foreseen or not foreseen["changes"]:
+        return []
+    given = " ".join(f"--set {each['setting']}={each['to']}" for each in foreseen["changes"])
+    return [f"before it dies: vllm-warden restart {document['name']} {given}"]
 
 
 def _at_the_gate(text: str, name: str) -> list[str]:

@@ -56,6 +56,7 @@ def test_a_start_without_room_for_a_full_batch_is_announced_with_the_next_plan()
     assert instance.attempt.slack.slack_bytes == pytest.approx(-1.6078 * GIB, rel=1e-3)
     assert told.data["changes"] == [{"setting": UTILIZATION, "from": 0.97, "to": 0.9393}]
     assert "will die" in told.text
+    assert "1.61 GiB are missing" in told.text
     assert "0.97 -> 0.9393" in told.text
 
 

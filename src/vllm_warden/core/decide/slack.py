@@ -85,19 +85,20 @@ def _with_plan(case: Case, bare: Slack, value: float) -> Slack:
         return bare
     now = case.in_force.get("gpu_memory_utilization")
     allowed = case.range_of("gpu_memory_utilization")
-    end = "will die" if bare.slack_bytes < 0 else "may die"
+    short, size = bare.slack_bytes < 0, gib(abs(bare.slack_bytes))
+    end = "will die" if short else "may die"
     text = (
         f"the start is healthy, but the first full batch {end} for want of GPU memory: "
-        f"{gib(bare.slack_bytes)} are left beside the budget"
+        f"beside the budget {f'{size} are missing' if short else f'only {size} are left'}"
     )
     plan = f"gpu_memory_utilization {case.now('gpu_memory_utilization'):g} -> {value:g}"
     changes: tuple[Change, ...] = ()
     if case.adapt.mode is not Mode.ADAPT:
-        text += f'; mode is "{case.adapt.mode}"; "adapt" would use {plan} next'
+        text += f'; mode is "{case.adapt.mode}"; "adapt" would hold with {plan}'
     elif allowed is None or value < allowed.low:
         bound = "it may not be changed" if allowed is None else f"no less than {allowed.low:g}"
         text += f"; {plan} would hold, but the bounds forbid it ({bound})"
     else:
-        text += f"; planned for the launch after that: {plan}"
+        text += f"; it would hold with {plan}"
         changes = (Change("gpu_memory_utilization", now, value),)
     return Slack(bare.slack_bytes, bare.kept_bytes, text, bare.arithmetic, changes)
