@@ -19,6 +19,7 @@ SPEC = InstanceSpec(
         ({}, "no setting"),
         ({"port": 9000}, "port: it has a key of its own"),
         ({"api_key": "x"}, "api_key: a secret in argv"),
+        ({"ssl_keyfile_password": "x"}, "ssl_keyfile_password: a secret in argv"),
         ({"max-num-seqs": 4}, "underscores"),
         ({"served_model_name": "y"}, "given"),
         ({"gpu_memory_utilization": 1.4}, "out of bounds"),

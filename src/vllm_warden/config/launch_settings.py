@@ -13,6 +13,7 @@ from vllm_warden.config.translate import engine_value
 from vllm_warden.config.wording import Fault
 from vllm_warden.core.model import SettingValue
 from vllm_warden.core.plan.spec import InstanceSpec
+from vllm_warden.core.secrets import is_secret_name
 
 FOR_ADMINS = frozenset(
     {
@@ -40,6 +41,8 @@ def given_settings_problem(
         return "no setting is given"
     if not may_all and (beyond := sorted(set(given) - FOR_ADMINS)):
         return f"only root may set {', '.join(beyond)}"
+    if secret := next(filter(is_secret_name, given), None):
+        return f"{secret}: a secret in argv is readable by every user; use environment_file"
     table = {"engine": {**spec.engine, **given}, "extra_args": list(spec.extra_args)}
     try:
         InstanceSettings.model_validate({"model": spec.model, "gpus": [], "engine": dict(given)})
