@@ -13,7 +13,8 @@ from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.states import State
 from vllm_warden.core.lifecycle.trial import Trial, TrialKind
 from vllm_warden.core.model import Mode
-from vllm_warden.core.plan.spec import AdaptSpec, InstanceSpec
+from vllm_warden.core.plan.gate import GateReport
+from vllm_warden.core.plan.spec import AdaptSpec, EngineFacts, InstanceSpec
 from vllm_warden.daemon import durable
 
 SPEC = InstanceSpec("tiny", "/m", (), engine={"max_num_seqs": 1024, "max_num_batched_tokens": 2048})
@@ -246,3 +247,21 @@ def test_a_retry_that_was_asked_for_while_it_died_is_the_next_launch() -> None:
     room.open_gate()
 
     assert sequences(room)[-1] == 1024
+
+
+def test_another_engine_version_begins_with_what_this_one_has_proven() -> None:
+    room = degraded()
+    prove(room)
+    room.tell(ev.RestartRequested(room.now, "uid 0"))
+    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
+    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    newer = GateReport(engine=EngineFacts("0.33.0", is_cpu=True))
+    room.tell(ev.GateReported(room.now, room.looks.pop(), newer))
+
+    assert sequences(room)[-1] == 256
+    after = MachineRoom(SPEC)
+    after.instance = durable.from_document(SPEC, durable.to_document(room.instance, "b"), "b")
+    after.tell(ev.StartRequested(after.now, "test"))
+    after.tell(ev.GateReported(after.now, after.looks.pop(), newer))
+    assert sequences(after) == [256]
+    assert after.instance.envelope.version == "0.32.0"
