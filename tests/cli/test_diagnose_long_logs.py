@@ -121,7 +121,10 @@ def test_a_bar_is_shown_on_a_terminal_only_and_never_in_the_answer(tmp_path: Pat
     write_serving_log(log, 40 * MIB)
     ours, terminal = pty.openpty()
     command = [sys.executable, "-m", "vllm_warden", "diagnose", "--json", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, text=True) as child:
+    environment = {**os.environ, "TERM": "xterm"}  # a dumb one cannot show a bar
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=terminal, text=True, env=environment
+    ) as child:
         os.close(terminal)
         shown = b""
         with contextlib.suppress(OSError):  # how a terminal says that nobody has it open any more
