@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_warden.core.diagnose.evidence import Evidence, LogRecord, LostProcess
+from vllm_warden.core.diagnose.runs import runs
 from vllm_warden.core.model import Phase
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -57,3 +59,11 @@ def all_samples() -> list[Sample]:
 
 def records(*lines: str) -> tuple[LogRecord, ...]:
     return tuple(LogRecord(number, text) for number, text in enumerate(lines, 1))
+
+
+def last_run(log: Iterable[LogRecord]) -> tuple[list[LogRecord], int]:
+    """The records of the last run in a log, and how many it holds."""
+    count, last = 0, []
+    for count, run in enumerate(runs(log), 1):  # noqa: B007
+        last = list(run)
+    return last, count

@@ -8,14 +8,13 @@ import time
 
 import pytest
 
-from tests.core.diagnose.sample_files import records
+from tests.core.diagnose.sample_files import last_run, records
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.diagnose.grammar import parse
 from vllm_warden.core.diagnose.long_line import shortened
 from vllm_warden.core.diagnose.phases import PhaseTracker
-from vllm_warden.core.diagnose.runs import last_run
 from vllm_warden.core.model import Failure, Phase
 
 UP = (

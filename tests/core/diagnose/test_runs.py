@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.core.diagnose.sample_files import last_run
 from vllm_warden.core.diagnose.evidence import LogRecord
-from vllm_warden.core.diagnose.runs import last_run
 
 ARGS = "(APIServer pid=7) INFO 11-29 12:00:00 [api_utils.py:286] non-default args: {'port': 1}"
 BANNER = "(APIServer pid=7) INFO 11-29 12:00:00 [api_utils.py:100] vLLM server version 0.32.0"

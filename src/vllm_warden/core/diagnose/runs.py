@@ -48,14 +48,6 @@ def runs(records: Iterable[LogRecord]) -> Iterator[Iterator[LogRecord]]:
         yield log.run()
 
 
-def last_run(records: Iterable[LogRecord]) -> tuple[list[LogRecord], int]:
-    """The records of the last run, and how many runs the log holds (0 for an empty one)."""
-    count, last = 0, []
-    for count, run in enumerate(runs(records), 1):  # noqa: B007
-        last = list(run)
-    return last, count
-
-
 class _Runs:
     def __init__(self, records: Iterator[LogRecord]) -> None:
         self._records = records
