@@ -113,7 +113,7 @@ def test_without_word_of_the_leader_a_stranger_is_left_alone(groups: ProcessGrou
 def test_a_living_leader_vouches_for_its_session(groups: ProcessGroups, output: int) -> None:
     group = groups.create("one", 1, LAUNCH)
     pid = run(group, ORPHAN, {}, output)
-    until(lambda: bool(ProcessGroups(groups.root).leftovers()))  # the shell has entered it
+    until(lambda: bool(group.pids()))  # the shell has entered it
     [found] = ProcessGroups(groups.root).leftovers()
     until(lambda: len(found.pids()) == 3)
     assert pid in found.pids()

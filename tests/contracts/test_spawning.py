@@ -90,6 +90,19 @@ def test_a_signal_ends_the_child_and_its_number_is_the_status(rig):
     asyncio.run(scenario())
 
 
+def test_a_group_that_a_child_is_about_to_enter_stays(rig):
+    async def scenario():
+        group = rig.groups.create("one", 1, "00112233aabbccdd")
+        assert list(rig.groups.leftovers()) == []  # another instance looks for its remains
+        child = rig.spawn(group)
+        await until(lambda: group.pids() == (child.identity.pid,))
+        group.kill()
+        await until(group.is_empty)
+        group.remove()
+
+    asyncio.run(scenario())
+
+
 def test_an_exit_before_anybody_watched_is_not_lost(rig):
     async def scenario():
         group = rig.groups.create("one", 1, "00112233aabbccdd")
