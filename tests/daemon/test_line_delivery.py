@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
 from vllm_warden.core.diagnose.evidence import LogRecord
 from vllm_warden.daemon import line_delivery
-from vllm_warden.daemon.line_delivery import BYTES_AT_ONCE, LINES_AT_ONCE, paced
+from vllm_warden.daemon.line_delivery import BYTES_AT_ONCE, LINES_AT_ONCE, PARTS_AHEAD, paced
 
 
 def lines(count: int, text: str = "x") -> list[LogRecord]:
@@ -40,7 +40,7 @@ def test_every_line_comes_once_in_order_in_small_parts(text: str) -> None:
 
 
 def test_a_reader_that_is_faster_than_the_loop_waits_for_it() -> None:
-    """Other work of the loop gets its turn between two parts."""
+    """Other work of the loop gets its turn after a few parts at most."""
     turns = 0
     taken_at_turn: list[int] = []
 
@@ -58,7 +58,7 @@ def test_a_reader_that_is_faster_than_the_loop_waits_for_it() -> None:
 
     asyncio.run(run())
     assert len(taken_at_turn) == 20
-    assert all(a < b for a, b in itertools.pairwise(taken_at_turn))
+    assert max(Counter(taken_at_turn).values()) <= PARTS_AHEAD
 
 
 def test_a_failure_in_the_loop_and_a_loop_that_ended_hold_no_reader_up(

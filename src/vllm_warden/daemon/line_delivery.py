@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from vllm_warden.core.diagnose.evidence import LogRecord
@@ -15,6 +16,8 @@ from vllm_warden.core.diagnose.evidence import LogRecord
 LINES_AT_ONCE = 256
 BYTES_AT_ONCE = 128 << 10
 """What the loop takes in one go, in some ten milliseconds, before it looks at anything else."""
+PARTS_AHEAD = 8
+"""Handed over and not taken yet: a death of eight ranks is read while the loop takes its begin."""
 WAIT_SECONDS = 5.0
 """A loop that has ended takes nothing any more; the reading thread must end nevertheless."""
 
@@ -22,16 +25,19 @@ Take = Callable[[Sequence[LogRecord]], None]
 
 
 def paced(loop: asyncio.AbstractEventLoop, take: Take) -> Take:
-    """What the reading thread calls with new lines: returns once the loop has taken them all.
+    """What the reading thread calls with new lines: returns once the loop has little left to take.
 
     Raises RuntimeError when the loop is closed.
     """
+    not_taken: deque[threading.Event] = deque()
 
     def deliver(records: Sequence[LogRecord]) -> None:
         for part in _parts(records):
+            while len(not_taken) >= PARTS_AHEAD:
+                not_taken.popleft().wait(WAIT_SECONDS)
             taken = threading.Event()
+            not_taken.append(taken)
             loop.call_soon_threadsafe(_take_and_tell, take, part, taken)
-            taken.wait(WAIT_SECONDS)
 
     return deliver
 
