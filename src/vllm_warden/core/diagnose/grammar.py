@@ -78,7 +78,7 @@ def looks_like_json(text: str) -> bool:
 def parse(
     number: int, text: str, *, json_records: bool = True, lines_max: int = LINES_PER_RECORD
 ) -> Iterator[LogLine]:
-    """Yield the lines of one record: several for JSON tracebacks and progress bars (CR).
+    """The lines of one record: several for JSON tracebacks and progress bars (CR).
 
     Without ``json_records`` a record in JSON form is plain text: where the log is not in that
     format it comes from somebody else.
@@ -90,14 +90,12 @@ def parse(
     if json_records and looks_like_json(text):
         lines = _parse_json(number, text, lines_max)
         if lines is not None:
-            yield from lines
-            return
+            return iter(lines)
     if "\r" in text:
-        yield from _overwritten(
+        return _overwritten(
             number, _bounded(_RETURNS.split(text), min(lines_max, OVERWRITTEN_LINES))
         )
-        return
-    yield _parse_text(number, text[:LINE_LIMIT])
+    return iter((_parse_text(number, text[:LINE_LIMIT]),))
 
 
 _RETURNS = re.compile(r"[\r\n]+")
