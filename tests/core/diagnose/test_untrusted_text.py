@@ -15,7 +15,9 @@ from tests.core.diagnose.user_text import (
     PLACES,
     base_of,
     blocks,
+    hostile_blocks,
     interleave,
+    marker_lines,
     positions,
 )
 from vllm_warden.core.decide.advice import advise
@@ -95,6 +97,8 @@ def test_a_parser_that_trusts_every_logger_would_often_be_misled(
 ) -> None:
     """The inputs of the tests above are hostile: without the checks many change the verdict."""
     plain = {name: verdict_of(name) for name in BASES}
+    assert hostile_blocks(), "chosen by the parser as it is, whichever test comes first"
+    assert marker_lines()
     misled: list[bool] = []
 
     @settings(examples, max_examples=300, database=None)
