@@ -15,15 +15,14 @@ from vllm_warden.core.decide.case import Case
 from vllm_warden.core.model import GIB, MIB, Phase
 from vllm_warden.core.plan.defaults import world_size
 from vllm_warden.core.plan.memory_model.era import NCCL_OUTSIDE_SINCE, Budgeted, era_of
+from vllm_warden.core.plan.memory_model.margin import UNREAD_BYTES
+from vllm_warden.core.plan.memory_model.margin import margin as margin_beside
+from vllm_warden.core.plan.memory_model.measured import measured_peak
 from vllm_warden.core.plan.memory_model.overhead import CONTEXT_BYTES, NCCL_BYTES
 from vllm_warden.core.plan.spec import EngineFacts
 
-MARGIN_BYTES = 0.3 * GIB
-MARGIN_PEAK_FRACTION = 0.04
 MARGIN_UNKNOWN_PEAK_BYTES = 0.7 * GIB
-"""Margins as tuned in a simulation of 2,400 start-ups: 300-500 MiB is the knee of the curve."""
-UNREAD_BYTES = 0.4 * GIB
-"""More where no text of torch told H and it is computed from NVML's figures."""
+"""Kept free where the peak is not known, by the same simulation as ``margin_beside``."""
 ASSUMED_GRAPHS_BYTES = 1.5 * GIB
 """CUDA graphs of a model whose capture was not seen to its end."""
 SAME_TOTAL_BYTES = 16 * MIB
@@ -72,16 +71,11 @@ def usable(free: float, allocated: float) -> float:
     return free + allocated
 
 
-def measured_peak(requested: float, weights: float, available: float, estimate: float) -> float:
-    """P: what the profiled run of these settings took beyond the weights."""
-    return max(0.0, requested - weights - available - estimate)
-
-
 def margin(peak: float | None) -> float:
     """Kept free for what the allocator wastes; more where the peak is not known."""
     if peak is None:
         return MARGIN_UNKNOWN_PEAK_BYTES
-    return MARGIN_BYTES + MARGIN_PEAK_FRACTION * peak
+    return margin_beside(peak)
 
 
 def unbudgeted(graphs: float, estimate: float) -> float:

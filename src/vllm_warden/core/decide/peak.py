@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vllm_warden.core.decide.budget import measured_peak, nccl_in_peak, total_bytes
+from vllm_warden.core.decide.budget import nccl_in_peak, total_bytes
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.observation import Observation
 from vllm_warden.core.model import GIB, MIB
 from vllm_warden.core.plan.memory_model.era import era_of
+from vllm_warden.core.plan.memory_model.measured import measured_peak
+from vllm_warden.core.plan.memory_model.measured_peak import is_samplers
 from vllm_warden.core.plan.spec import EngineFacts
 
-SAMPLER_DOMINATED_FRACTION = 0.12
-SAMPLER_DOMINATED_BYTES = 0.4 * GIB
-"""A measured peak within these of the sampler's need is the sampler's (right in 94 % of 400)."""
 ROW_UNCERTAINTY = 1.07
 """The formula of the sampler's rows is right within 7 % of what logs show."""
 SAME_PEAK_BYTES = 64 * MIB
@@ -82,9 +81,7 @@ def measured(case: Case, size: float) -> Peak | None:
     if formula is None:
         return Peak(rows, tokens, 0.0, size, 0.0, fixed, is_samplers=False)
     sampler, batch = rows * formula, max(0.0, size - nccl)
-    off = abs(batch - sampler)
-    own = off <= SAMPLER_DOMINATED_FRACTION * sampler + SAMPLER_DOMINATED_BYTES
-    own = own or _stayed_with_fewer_tokens(case, rows, tokens, size)
+    own = is_samplers(batch, sampler) or _stayed_with_fewer_tokens(case, rows, tokens, size)
     per_row = min(batch / rows, formula if own else formula * ROW_UNCERTAINTY)
     reached = size if own else rows * per_row + nccl
     return Peak(rows, tokens, reached, size, per_row, fixed, own)

@@ -14,6 +14,7 @@ from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Change
 from vllm_warden.core.decide.proposal import gib
 from vllm_warden.core.model import GIB, GpuReading, Mode
+from vllm_warden.core.plan.memory_model.margin import UNREAD_BYTES
 
 SLACK_LEAST_BYTES = 0.3 * GIB
 """Under this a warning is due: the margin without which the identity is not used either."""
@@ -48,7 +49,7 @@ def slack_at_ready(case: Case) -> Slack | None:
     outside = _outside(case)
     slack = terms.room(usable, outside, now * total)
     found = terms.budget_of(case)
-    kept = terms.margin(None if found is None else found.peak) + terms.UNREAD_BYTES
+    kept = terms.margin(None if found is None else found.peak) + UNREAD_BYTES
     lines = (
         (
             f"free at launch {gib(case.free_at_launch_bytes)} - CUDA context and peers "

@@ -11,9 +11,8 @@ from vllm_warden.core.plan.memory_model.layout import Layout
 from vllm_warden.core.plan.memory_model.model_shape import Experts, ModelShape, Quantization
 from vllm_warden.core.plan.memory_model.rank_weights import VOCABULARY_PADDING, padded
 
-MARLIN_COLUMNS = 128
-MARLIN_ROWS = 64
-"""min_thread_k and min_thread_n of Marlin (marlin_utils.py)."""
+MARLIN_PART = 128
+"""min_thread_k of Marlin (marlin_utils.py); its min_thread_n, 64, follows from it."""
 MARLIN = frozenset({"gptq", "gptq_marlin", "awq", "awq_marlin", "compressed-tensors"})
 FOUR_BIT = 4
 
@@ -135,6 +134,6 @@ def _cut_refused(part: int, quantization: Quantization) -> str:
         return ""  # padded to what the kernels want
     if group > 0 and part % group:
         return f"is no multiple of the group size {group}"
-    if quantization.method in MARLIN and quantization.bits == FOUR_BIT and part % MARLIN_COLUMNS:
-        return f"is no multiple of {MARLIN_COLUMNS} (Marlin kernels)"
+    if quantization.method in MARLIN and quantization.bits == FOUR_BIT and part % MARLIN_PART:
+        return f"is no multiple of {MARLIN_PART} (Marlin kernels)"
     return ""

@@ -31,6 +31,11 @@ class Measured:
     available_kv_bytes: float | None = None
 
 
+def measured_peak(requested: float, weights: float, available: float, estimate: float) -> float:
+    """P: what the profiled run of these settings took beyond the weights, in bytes."""
+    return max(0.0, requested - weights - available - estimate)
+
+
 def measured_from_figures(
     figures: Figures, requested_bytes: float, max_num_seqs: int, max_num_batched_tokens: int
 ) -> Measured:
@@ -46,7 +51,7 @@ def measured_from_figures(
     estimate = figure("graphs_estimated_bytes")
     peak = None
     if weights is not None and available is not None:
-        peak = max(0.0, requested_bytes - weights - available - (estimate or 0.0))
+        peak = measured_peak(requested_bytes, weights, available, estimate or 0.0)
     return Measured(
         weights_bytes=weights,
         peak_bytes=peak,

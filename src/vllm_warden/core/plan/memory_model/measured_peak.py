@@ -36,11 +36,17 @@ def carried_peak(
             return term, _carried(sampler, min(sampler.bytes, peak)), True
         return _carried(activations, min(activations.bytes, peak)), term, True
     expected = sampler.bytes * then_rows / now_rows
-    if abs(peak - expected) <= SAMPLER_MATCH_FRACTION * expected + SAMPLER_MATCH_BYTES:
+    if is_samplers(peak, expected):
         bound = int(peak * max(1.0, now_tokens / then_tokens))
         at_most = min(activations.bytes, bound)
         return _carried(activations, at_most), _carried(sampler, peak * now_rows / then_rows), True
     return _carried(activations, peak * now_tokens / then_tokens), sampler, True
+
+
+def is_samplers(peak_bytes: float, sampler_bytes: float) -> bool:
+    """Whether a measured peak is that of sampling, which by formula takes ``sampler_bytes``."""
+    off = abs(peak_bytes - sampler_bytes)
+    return off <= SAMPLER_MATCH_FRACTION * sampler_bytes + SAMPLER_MATCH_BYTES
 
 
 def _carried(term: Term, size_bytes: float) -> Term:

@@ -8,12 +8,7 @@ from enum import Enum
 
 from vllm_warden.core.model import GIB
 from vllm_warden.core.plan.memory_model.estimate import RankEstimate, Setup, estimate_ranks
-
-MARGIN_BYTES = 0.3 * GIB
-MARGIN_PEAK_FRACTION = 0.04
-MARGIN_UNSEEN_BYTES = 0.4 * GIB
-"""The margin of decisions on memory, and what is added to it while no log has shown the peak."""
-
+from vllm_warden.core.plan.memory_model.margin import UNREAD_BYTES, margin
 
 CHECK_DOUBT_BYTES = GIB // 4
 """What a driver may hold back of the memory it reports, beside the context."""
@@ -81,8 +76,8 @@ def plan_memory(setup: Setup) -> MemoryPlan:
 
 def margin_bytes(rank: RankEstimate, setup: Setup) -> int:
     """What stays free beside the budget for fragmentation and drift."""
-    unseen = 0 if setup.measured.peak_bytes is not None else MARGIN_UNSEEN_BYTES
-    return int(MARGIN_BYTES + MARGIN_PEAK_FRACTION * rank.peak.bytes + unseen)
+    unseen = 0 if setup.measured.peak_bytes is not None else UNREAD_BYTES
+    return int(margin(rank.peak.bytes) + unseen)
 
 
 def doubt_bytes(rank: RankEstimate) -> int:
