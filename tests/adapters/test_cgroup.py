@@ -138,10 +138,13 @@ def test_living_attempts_are_found_again_and_dead_ones_swept(groups, tmp_path):
     [found] = again.leftovers()
     assert (found.instance, found.attempt, found.launch_prefix) == ("one", 3, "aabbccdd")
     assert found.pids() == (process.pid,)
+    again.remove_empty()
     assert not Path(dead.path).exists()
+    assert Path(living.path).exists()
     found.kill()
     assert process.wait() == -9
     assert list(again.leftovers()) == []
+    again.remove_empty()
     assert not Path(living.path).exists()
     living.remove()  # gone already
 

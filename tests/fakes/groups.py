@@ -52,6 +52,9 @@ class FakeGroups:
     def leftovers(self) -> Sequence[FakeAttemptGroup]:
         return [group for group in self.made if group.members]
 
+    def remove_empty(self) -> None:
+        self.made = [group for group in self.made if group.members]
+
     def oom_kills(self) -> int:
         return self.oom_kill_count
 

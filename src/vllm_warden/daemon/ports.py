@@ -119,6 +119,9 @@ class Groups(Protocol):
     def leftovers(self) -> Sequence[AttemptGroup]:
         """Groups of earlier attempts of this state directory that still hold processes."""
 
+    def remove_empty(self) -> None:
+        """Remove what holds none. Before the first launch only: a new group is empty at first."""
+
     def oom_kills(self) -> int:
         """The unit's oom_kill counter, 0 where there is none."""
 

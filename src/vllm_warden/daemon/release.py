@@ -216,6 +216,7 @@ async def end_leftovers(shell: Shell) -> None:
 
     All of it lies in groups below our own root, so it is ours; taking it over comes later.
     """
+    shell.ports.groups.remove_empty()
     leftovers = list(shell.ports.groups.leftovers())
     for group in leftovers:
         pids = ", ".join(str(pid) for pid in group.pids())

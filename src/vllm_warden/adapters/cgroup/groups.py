@@ -24,31 +24,28 @@ class CgroupGroups:
         self.root = root
         self._roots = tuple(dict.fromkeys((root, *earlier_roots)))
         self._memory_v1 = memory_v1
-        self._awaited: set[str] = set()
-        """Made by us, and not seen in use yet: a child is about to enter it."""
 
     def create(self, instance: str, attempt: int, launch_id: str) -> CgroupAttempt:
         """Raises OSError when the cgroup cannot be made."""
         name = AttemptName(instance, attempt, launch_prefix(launch_id))
         directory = name.below(self.root)
         directory.mkdir(parents=True, exist_ok=True)
-        self._awaited.add(str(directory))
         return CgroupAttempt(directory, instance, attempt, name.launch_prefix)
 
     def leftovers(self) -> Sequence[CgroupAttempt]:
-        """Groups with living processes; what others left empty is removed on the way."""
-        found = []
-        for root in self._roots:
-            for name in attempts_below(root):
-                group = CgroupAttempt(
-                    name.below(root), name.instance, name.attempt, name.launch_prefix
-                )
-                if not group.is_empty():
-                    self._awaited.discard(group.path)
-                    found.append(group)
-                elif group.path not in self._awaited:
-                    group.remove()
-        return found
+        return [group for group in self._all() if not group.is_empty()]
+
+    def remove_empty(self) -> None:
+        for group in self._all():
+            if group.is_empty():
+                group.remove()
+
+    def _all(self) -> list[CgroupAttempt]:
+        return [
+            CgroupAttempt(name.below(root), name.instance, name.attempt, name.launch_prefix)
+            for root in self._roots
+            for name in attempts_below(root)
+        ]
 
     def oom_kills(self) -> int:
         return oom_kills(self.root, self._memory_v1)

@@ -124,8 +124,6 @@ class ProcessGroups:
         self.root = directory
         self._own_cgroup = own_cgroup
         self._memory_v1 = memory_v1
-        self._awaited: set[str] = set()
-        """Made by us, and not seen in use yet: a child is about to enter it."""
 
     def create(self, instance: str, attempt: int, launch_id: str) -> SessionAttempt:
         name = AttemptName(instance, attempt, launch_prefix(launch_id))
@@ -134,19 +132,18 @@ class ProcessGroups:
         boot_id = BOOT_ID.read_text(encoding="ascii").strip()
         (directory / "made").write_text(f"{boot_id} {_now_ticks()}\n", encoding="ascii")
         (directory / "cgroup.procs").write_text("", encoding="ascii")
-        self._awaited.add(str(directory))
         return self._attempt(name)
 
     def leftovers(self) -> Sequence[SessionAttempt]:
-        found = []
-        for name in attempts_below(self.root):
-            group = self._attempt(name)
-            if not group.is_empty():
-                self._awaited.discard(group.path)
-                found.append(group)
-            elif group.path not in self._awaited:
+        return [group for group in self._all() if not group.is_empty()]
+
+    def remove_empty(self) -> None:
+        for group in self._all():
+            if group.is_empty():
                 group.remove()
-        return found
+
+    def _all(self) -> list[SessionAttempt]:
+        return [self._attempt(name) for name in attempts_below(self.root)]
 
     def oom_kills(self) -> int:
         return oom_kills(self._own_cgroup, self._memory_v1)
