@@ -23,6 +23,13 @@ SPEC = InstanceSpec(
         ({"max-num-seqs": 4}, "underscores"),
         ({"served_model_name": "y"}, "given"),
         ({"gpu_memory_utilization": 1.4}, "out of bounds"),
+        ({"gpu_memory_utilization": "nan"}, "out of bounds"),
+        ({"max_num_seqs": 10**400}, "max_num_seqs: out of bounds"),
+        ({"max_num_seqs": "1" + "0" * 400}, "max_num_seqs: out of bounds"),
+        ({"max_num_seqs": "many"}, "max_num_seqs: this is no number"),
+        ({"max_num_seqs": [4]}, "max_num_seqs: this is no number"),
+        ({"max_num_seqs": True}, "max_num_seqs: this is no number"),
+        ({"max_num_seqs": 1.5}, "max_num_seqs: no whole number"),
         ({"max_num_seqs": None}, "max_num_seqs: not a value"),
         ({"enable_fault_tolerance": True}, "enable_fault_tolerance"),
     ],
@@ -41,6 +48,14 @@ def test_root_may_give_any_option_and_an_admin_those_that_load_nothing() -> None
     assert given_settings_problem(SPEC, {"max_num_seqs": 4}, may_all=False) is None
     problem = given_settings_problem(SPEC, code, may_all=False)
     assert problem == "only root may set trust_remote_code"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"gpu_memory_utilization": "0.9"}, {"max_model_len": "auto"}, {"max_model_len": "25.6k"}],
+)
+def test_numbers_that_vllm_reads_from_text_are_taken(given: dict[str, object]) -> None:
+    assert given_settings_problem(SPEC, given, may_all=True) is None
 
 
 def test_sizes_are_written_as_vllm_reads_them() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
+from math import inf, isfinite
 
 from vllm_warden.config.settings import KNOBS
 from vllm_warden.config.wording import Fault, Path
@@ -11,11 +13,15 @@ from vllm_warden.core.plan.sizes import parse_bytes
 # Lowest and highest value that the engine itself takes (vLLM 0.32: CacheConfig, SchedulerConfig).
 _LIMITS: Mapping[str, tuple[float, float]] = {
     "gpu_memory_utilization": (0.01, 1.0),
-    "max_num_seqs": (1, float("inf")),
-    "max_num_batched_tokens": (1, float("inf")),
-    "max_model_len": (1, float("inf")),
-    "kv_cache_memory_bytes": (1, float("inf")),
+    "max_num_seqs": (1, inf),
+    "max_num_batched_tokens": (1, inf),
+    "max_model_len": (1, inf),
+    "kv_cache_memory_bytes": (1, inf),
 }
+
+_FRACTIONS = frozenset({"gpu_memory_utilization"})
+LONGEST = (-1, "-1", "auto")
+"""Asks vLLM for the longest context that fits (0.11 and newer)."""
 
 
 def knob_faults(name: str, table: Mapping[str, object]) -> Iterator[Fault]:
@@ -27,24 +33,35 @@ def knob_faults(name: str, table: Mapping[str, object]) -> Iterator[Fault]:
         if isinstance(bounds, dict):
             path: Path = ("instance", name, "adapt", knob)
             yield from _range(path, knob, bounds, number(options.get(knob)))
-        asked = number(options.get(knob))
-        if asked is not None and not _within(knob, asked):
-            where: Path = ("instance", name, "engine", knob)
-            # -1 asks vLLM for the longest context that fits (0.11 and newer).
-            if not (knob == "max_model_len" and asked == -1):
-                yield Fault(where, options[knob], "out of bounds", _limits(knob))
+        if knob in options:
+            yield from asked_faults(("instance", name, "engine", knob), knob, options[knob])
+
+
+def asked_faults(path: Path, knob: str, value: object) -> Iterator[Fault]:
+    """What the engine itself would not take for this knob."""
+    if knob == "max_model_len" and value in LONGEST:
+        return
+    asked = number(value)
+    if asked is None and isinstance(value, str):
+        with contextlib.suppress(ValueError):  # 0.9 is text that is no size
+            asked = float(value)
+    if asked is None or not (knob in _FRACTIONS or not isfinite(asked) or asked.is_integer()):
+        yield Fault(path, value, "this is no number" if asked is None else "no whole number")
+    elif not _within(knob, asked):
+        yield Fault(path, value, "out of bounds", _limits(knob))
 
 
 def number(value: object) -> float | None:
     """The number that a bound or an option stands for; sizes as vLLM reads them."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, int | float):
-        return float(value)
-    if isinstance(value, str):
-        size = parse_bytes(value)
-        return None if size is None else float(size)
-    return None
+    size = parse_bytes(value) if isinstance(value, str) else value
+    if not isinstance(size, int | float):
+        return None
+    try:
+        return float(size)
+    except OverflowError:
+        return inf
 
 
 def _range(
@@ -72,12 +89,12 @@ def _range(
 
 def _within(knob: str, value: float) -> bool:
     low, high = _LIMITS[knob]
-    return low <= value <= high
+    return isfinite(value) and low <= value <= high
 
 
 def _limits(knob: str) -> str:
     low, high = _LIMITS[knob]
-    return f"at least {low:g}" if high == float("inf") else f"{low:g} to {high:g}"
+    return f"at least {low:g}" if high == inf else f"{low:g} to {high:g}"
 
 
 def _plain(value: float) -> str:
