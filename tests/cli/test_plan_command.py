@@ -107,3 +107,47 @@ def test_weights_alone_are_judged_and_the_rest_is_called_unknown(tmp_path: Path,
     text = " ".join(capsys.readouterr().out.split())
     assert "does not fit: weights do not fit" in text
     assert "KV cache: unknown" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--max-model-len", "0"),
+        ("--max-model-len", "-5"),
+        ("--max-num-seqs", "0"),
+        ("--max-num-batched-tokens", "-1"),
+        ("--gpu-memory-utilization", "2"),
+        ("--kv-cache-memory-bytes", "-1"),
+        ("--tensor-parallel-size", "0"),
+        ("--pipeline-parallel-size", "8000"),
+        ("--data-parallel-size", "65"),
+        ("--block-size", "0"),
+        ("--cpu-offload-gb", "NaN"),
+        ("--cpu-offload-gb", "1e400"),
+    ],
+)
+def test_what_no_engine_takes_is_refused_and_not_planned_without_it(option, value, capsys):
+    assert (
+        main(["plan", str(directory_of("minimax-m2.5")), "--gpu-memory", "80GiB", option, value])
+        == 2
+    )
+    assert "cannot plan" in capsys.readouterr().err
+
+
+def test_the_longest_context_that_fits_may_be_asked_for(capsys):
+    assert main(
+        ["plan", str(directory_of("minimax-m2.5")), "--gpus", "8", "--max-model-len", "-1"]
+    ) in {0, 1}
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"num_hidden_layers": -3}'])
+def test_weights_whose_shape_is_unknown_are_never_said_to_fit(text, tmp_path: Path, capsys):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+
+    assert main(["plan", str(tmp_path), "--gpu-memory", "80GiB"]) == 2
+    shown = capsys.readouterr()
+    assert "cannot plan" in shown.err
+    assert "config.json" in shown.err
+    assert "fits" not in shown.out

@@ -13,14 +13,28 @@ from vllm_warden.adapters.engine_probe.model import ModelDirectory
 from vllm_warden.adapters.nvml.errors import GpusUnavailable
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.config.errors import ConfigurationInvalid
+from vllm_warden.config.knob_bounds import asked_faults
 from vllm_warden.config.load import load
+from vllm_warden.config.settings import KNOBS
 from vllm_warden.config.translate import translate
 from vllm_warden.core.model import GIB, Settings
+from vllm_warden.core.plan.defaults import world_size
 from vllm_warden.core.plan.drop_in import DropInError, read_line
 from vllm_warden.core.plan.memory_model.line_settings import line_settings
 from vllm_warden.core.plan.sizes import parse_bytes
 
 ASSUMED_GPU_BYTES = 80 * GIB
+GPUS_MAX = 64
+_LEAST = {
+    "block_size": 1,
+    "cpu_offload_gb": 0,
+    "data_parallel_size": 1,
+    "max_cudagraph_capture_size": 0,
+    "pipeline_parallel_size": 1,
+    "tensor_parallel_size": 1,
+}
+_MOST = 1 << 48
+"""No size of an engine is larger; what is, is a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +70,36 @@ def what_is_asked(words: Sequence[str], config: Path) -> Asked:
     except DropInError as error:
         raise click.UsageError(str(error)) from None
     return Asked(line.model, line.model, {**line.engine, **line_settings(line.extra)})
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what the engine would not take: a plan with its defaults instead would mislead.
+
+    Raises click.UsageError.
+    """
+    for name, value in settings.items():
+        reason = _fault(name, value)
+        if reason is not None:
+            flag = "--" + name.replace("_", "-")
+            raise click.UsageError(f"cannot plan {flag} {value}: {reason}")
+    if world_size(settings) > GPUS_MAX:
+        raise click.UsageError(
+            f"cannot plan for {world_size(settings)} GPUs: one host has {GPUS_MAX} at most"
+        )
+
+
+def _fault(name: str, value: object) -> str | None:
+    if name in KNOBS:
+        fault = next(asked_faults((name,), name, value), None)
+        if fault is None:
+            return None
+        return f"{fault.reason} ({fault.allowed})" if fault.allowed else fault.reason
+    least = _LEAST.get(name)
+    if least is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return "this is no number"
+    return None if least <= value < _MOST else f"out of bounds (at least {least})"
 
 
 def _instance(name: str, config: Path) -> Asked | None:

@@ -13,7 +13,15 @@ import click
 from vllm_warden.adapters.model_directory.read import ModelFiles, read_model_directory
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.options import examples, json_option
-from vllm_warden.cli.plan_input import Asked, Host, host_of, model_directory, what_is_asked
+from vllm_warden.cli.plan_input import (
+    GPUS_MAX,
+    Asked,
+    Host,
+    check_settings,
+    host_of,
+    model_directory,
+    what_is_asked,
+)
 from vllm_warden.cli.plan_text import plan_text
 from vllm_warden.cli.render import harmless, style_of_stdout, wrapped
 from vllm_warden.config.load import DEFAULT_PATH
@@ -31,7 +39,6 @@ from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 from vllm_warden.core.plan.memory_model.ways_out import WayOut, ways_out
 from vllm_warden.core.plan.spec import EngineFacts
 
-GPUS_MAX = 64
 _VERSION = re.compile(r"v?\d+\.\d+(\.\w+)*(\+\w+)?")
 
 
@@ -82,6 +89,7 @@ def plan_command(
     if version is not None and not _VERSION.fullmatch(version):
         raise click.UsageError(f"cannot read --vllm {version}: write it as 0.15.1")
     asked = what_is_asked(line, config)
+    check_settings(asked.settings)
     directory = model_directory(asked.model)
     try:
         files = read_model_directory(directory)
@@ -96,6 +104,11 @@ def plan_command(
     model = Model(shape, files.checkpoint)
     setup = Setup(model, options, GpuMemory(host.total_bytes), era_of(engine))
     answer = _answer(setup, host)
+    if answer.fits and not shape.is_known:
+        reasons = "; ".join((*files.problems, *shape.unknown))
+        raise click.UsageError(
+            f"cannot plan {directory}: its weights fit, what else it needs is unknown: {reasons}"
+        )
     if as_json:
         print(json.dumps(_document(asked, host, files, answer)))
     else:
