@@ -96,7 +96,10 @@ class Joiner:
 
     Pieces up to the line's real end belong to it, however many come and whoever writes between:
     none of them is ever a line of its own. (journald does not store the empty rest of a line of
-    exactly its LineMax; the process's next line is then taken for that rest.)
+    exactly its LineMax; the process's next line is then taken for that rest.) Under load journald
+    now and then stores a piece without its writer: it is joined to the line that was begun last,
+    and what follows it is joined to it. Two lines in one can hide a line, but a rest that stands
+    on its own would let a prompt write one.
     """
 
     def __init__(self) -> None:
@@ -106,13 +109,18 @@ class Joiner:
         """The whole line, None while more of it must come."""
         if not self._begun and not entry.is_piece:
             return entry
-        begun = self._begun.pop(entry.pid, None)
+        begun = self._take_begun(entry.pid)
         if begun is not None:
             entry = _extended(begun, entry)
         if entry.is_piece:
             self._begun[entry.pid] = entry if begun is not None else _extended(_NOTHING, entry)
             return None
         return entry
+
+    def _take_begun(self, pid: int | None) -> Entry | None:
+        if pid not in self._begun:
+            pid = next(reversed(self._begun), None) if pid is None else None
+        return self._begun.pop(pid, None)
 
     def rest(self) -> list[Entry]:
         """Lines that never got their end, at the end of the stream."""
@@ -126,7 +134,8 @@ def _extended(begun: Entry, more: Entry) -> Entry:
     dropped_bytes = begun.dropped_bytes + more.dropped_bytes + max(0, len(more.message) - room)
     at_seconds = more.at_seconds if begun is _NOTHING else begun.at_seconds
     message = begun.message + more.message[:room]
-    return Entry(message, more.pid, more.is_piece, at_seconds, dropped_bytes)
+    pid = begun.pid if more.pid is None else more.pid
+    return Entry(message, pid, more.is_piece, at_seconds, dropped_bytes)
 
 
 _NOTHING = Entry(b"", None, is_piece=True, at_seconds=0.0)

@@ -66,7 +66,9 @@ class StreamFollower:
         self._since_seconds = since_seconds
         self._reader = open_reader()
         self._joiner = Joiner()
-        self._found = False
+        self._stream_id: str | None = None
+        self._was_notified = False
+        self._own_pid = os.getpid()
         self._began = time.monotonic()
         self._pipe_read, self._pipe_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
@@ -75,16 +77,25 @@ class StreamFollower:
 
     def batch(self) -> list[Entry]:
         """What can be read now, oldest first, without our opening line."""
-        if not self._found and not self._find():
+        if self._stream_id is None and not self._find():
             return []
         self._reader.process()
+        entries = self._read()
+        if not entries and self._was_notified:
+            self._look_again()
+            entries = self._read()
+        self._was_notified = False
+        return entries
+
+    def _read(self) -> list[Entry]:
         entries = []
         offset = boottime_offset()
         for _ in range(BATCH):
             entry = next_entry(self._reader, offset)
             if entry is None:
                 break
-            whole = self._joiner.add(entry)
+            # our own lines are never cut: they must not be taken for the rest of a cut one
+            whole = entry if entry.pid == self._own_pid else self._joiner.add(entry)
             if whole is not None and whole.message != self._opening_message:
                 entries.append(whole)
         return entries
@@ -94,13 +105,15 @@ class StreamFollower:
 
     def wait(self, expecting: bool) -> None:
         limit = POLL_SECONDS if expecting else IDLE_SECONDS
-        if not self._found:
+        if self._stream_id is None:
             is_early = time.monotonic() - self._began < LOOK_SECONDS
             limit = POLL_SECONDS if is_early else 1.0
         for fd, _ in self._poll.poll(limit * 1000):
             if fd == self._pipe_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(fd, 4096)
+            else:
+                self._was_notified = True
 
     def wake(self) -> None:
         """From any thread."""
@@ -123,11 +136,20 @@ class StreamFollower:
         )
         if stream_id is None:
             return False
-        self._reader.flush_matches()
-        self._reader.add_match(_STREAM_ID=stream_id)
+        self._stream_id = stream_id
+        self._look_again()
         self._reader.seek_head()
-        self._found = True
         return True
+
+    def _look_again(self) -> None:
+        """Find what libsystemd overlooked.
+
+        journald counts an entry before it links it to its fields. A reader that comes in between
+        finds nothing, remembers the count, and looks no more until the next entry of anyone is
+        stored, which on a quiet host can take an hour. New matches make it forget the count.
+        """
+        self._reader.flush_matches()
+        self._reader.add_match(_STREAM_ID=self._stream_id or "")
 
 
 def now_realtime_seconds() -> float:
