@@ -188,11 +188,17 @@ def test_a_line_of_any_length_is_one_record_whatever_is_in_it(backend, stream, l
 def test_a_long_line_into_which_another_process_writes_is_still_one_record(stream):
     got = Collected()
     stream.start_reading(got)
-    rest = ("y" * (PIECE + 1000)).encode()
-    script = "import os, sys; os.write(1, sys.argv[1].encode() * int(sys.argv[2]))"
-    write(stream, rest)
-    write_through_child(stream, script, "\n<between>\n", "1")
-    write(stream, b"y" * PIECE + b"yy\n")
+    write_through_child(
+        stream,
+        "import os, subprocess, sys\n"
+        "piece = int(sys.argv[1])\n"
+        "def write(rest):\n"
+        "    while rest: rest = rest[os.write(1, rest):]\n"
+        "write(b'y' * (piece + 1000))\n"
+        "subprocess.run(['/bin/echo', '\\n<between>'])\n"
+        "write(b'y' * piece + b'yy\\n')\n",
+        str(PIECE),
+    )
     assert stream.finish(10)
     assert got.texts.count("<between>") == 1
     assert not any(text.startswith("yyy") and "between" in text for text in got.texts)
