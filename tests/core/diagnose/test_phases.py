@@ -107,3 +107,13 @@ def test_how_many_graphs_were_captured_is_read_off_the_last_progress_bar() -> No
     tracker.feed(head + "43%|████▎     | 22/51 [00:09<00:06,  2.31it/s]")
 
     assert (tracker.facts.graphs_captured, tracker.facts.graphs_sizes) == (22, 51)
+
+
+def test_a_progress_bar_says_nothing_once_users_can_write() -> None:
+    bar = "Capturing CUDA graphs (decode, FULL):  31%|###       | 11/35 [00:01<00:03,  7.01it/s]"
+    tracker = PhaseTracker()
+    tracker.feed(bar)
+    assert (tracker.facts.graphs_captured, tracker.facts.graphs_sizes) == (11, 35)
+    tracker.feed("INFO 11-29 16:10:00 [launcher.py:38] Available routes are:")
+    tracker.feed(bar.replace("11/35", "1/35"))
+    assert tracker.facts.graphs_captured == 11

@@ -79,6 +79,14 @@ def test_what_comes_behind_a_whole_quotation_is_read() -> None:
     assert of(*UP, whole, *CRASH).failure is Failure.ILLEGAL_MEMORY_ACCESS
 
 
+def test_a_record_in_json_form_is_nobodys_word_where_the_engine_logs_text() -> None:
+    """Rows that look anywhere in a line, because C libraries put much in front of it, look past."""
+    fault = "Memory access fault by GPU node-4 (Agent handle: 0x55d0a1c0) on address 0x7f12000000."
+    quoted = json.dumps({"levelname": "ERROR", "name": "vllm.x", "message": f"a prompt\n{fault}"})
+    assert of(*UP, fault).signature == "rocm-memory-fault"
+    assert of(*UP, quoted).signature is None
+
+
 def test_a_log_that_begins_in_json_is_read_as_json() -> None:
     begin = json.dumps({"levelname": "INFO", "name": "vllm.x", "message": "vLLM API server version 0.32.0"})  # fmt: skip
     found = of("Triton is installed", UP[0], begin, "INFO:     Application startup complete.", JSON_OOM)  # fmt: skip

@@ -143,6 +143,7 @@ class JournalStream:
                 deliver([_record(number + at, entry) for at, entry in enumerate(kept, 1)])
                 number += len(kept)
                 if ended:
+                    self._expecting = False  # looking all the time would slow down the diagnosis
                     self._ended.set()
         finally:
             self._follower = None

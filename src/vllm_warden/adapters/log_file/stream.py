@@ -109,6 +109,7 @@ class FileStream:
             if records:
                 deliver(records)
             if ended:
+                self._expecting = False  # looking all the time would slow down the diagnosis
                 self._ended.set()
             if follower.offset - checked > min(CAP_CHECK_BYTES, self._cap_bytes // 4):
                 punch_middle(self._writer, follower.offset, self._cap_bytes)

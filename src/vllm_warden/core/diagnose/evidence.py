@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vllm_warden.core.model import MemorySample, Phase, Settings
 
@@ -12,13 +13,12 @@ NEWEST_BYTES_MAX = 8 << 20
 """Of a log that is only looked at, so much of its end is kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(NamedTuple):
     """One line as the journal (or log file) gave it, without its line end.
 
     ``text`` is already redacted, and of a long line only its begin (``long_line``). ``pid`` is the
     writer's, where the backend knows it.
-    ``number`` counts lines of the attempt from 1.
+    ``number`` counts lines of the attempt from 1. A tuple as ``LogLine`` is.
     """
 
     number: int

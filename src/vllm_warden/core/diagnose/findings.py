@@ -19,7 +19,7 @@ from vllm_warden.core.diagnose.grammar import (
     parse,
 )
 from vllm_warden.core.diagnose.introductions import FATAL
-from vllm_warden.core.diagnose.phases import LogFacts, PhaseTracker
+from vllm_warden.core.diagnose.phases import SERVED, LogFacts, PhaseTracker
 from vllm_warden.core.diagnose.places import site_of
 from vllm_warden.core.diagnose.placing import agreed_phase, place
 from vllm_warden.core.diagnose.quoted import Quotes
@@ -64,9 +64,9 @@ _STOPS: dict[Phase | None, tuple[str, ...]] = {
     None: ("Shutting down", "[shutdown] API server: "),
 }
 """How an orderly stop begins; an excerpt may show no phase."""
+_BARS = ("Loading safe", "Capturing")
 _WELL = ("INFO", "DEBUG")
 _HOLDS_ONE_THING = frozenset({Phase.LOAD, Phase.KV_ALLOC})
-_SERVING = frozenset({Phase.SERVING, Phase.SHUTDOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _is_last_word(raised: Raised, reader: _Reader) -> bool:
     From vLLM 0.31 on uncaught tracebacks have no prefix. Anything may print such lines, so they
     count only where nothing else tells of a failure and nothing healthy follows.
     """
-    if not raised.bare or raised.process or raised.before not in _SERVING:
+    if not raised.bare or raised.process or raised.before not in SERVED:
         return False
     return reader.stopped_at is None and raised.line > reader.alive_at
 
@@ -224,10 +224,11 @@ class _Reader:
         saved = _LINES_SAVED
         for record in records:
             text = record.text
-            json_records = looks_like_json(text) and self._is_json_log(text)
+            if looks_like_json(text) and not self._is_json_log(text):
+                continue  # a record in a form that this engine does not write is somebody else's
             lines_max = min(LINES_PER_RECORD, saved)
             lines = 0
-            for line in parse(record.number, text, json_records=json_records, lines_max=lines_max):
+            for line in parse(record.number, text, lines_max=lines_max):
                 lines += 1
                 self._line(line)
             saved = min(_LINES_SAVED, saved - lines + _LINES_EACH)
@@ -244,7 +245,7 @@ class _Reader:
         """
         if not self.in_json and self.text_records <= _TEXT_RECORDS_BEFORE_JSON:
             begins = not self.text_records or not _JSON_ERROR.search(text, 0, LINE_LIMIT)
-            self.in_json = begins and self.tracker.phase not in _SERVING
+            self.in_json = begins and self.tracker.phase not in SERVED
         return self.in_json
 
     def _line(self, line: LogLine) -> None:
@@ -257,9 +258,10 @@ class _Reader:
         if self.quotes.hold(line):
             return
         before = self.tracker.before_shutdown or self.tracker.phase
-        if self.tracebacks.feed(line, before):
+        is_bar = message.startswith(_BARS)  # goes on whatever traceback is open
+        if not is_bar and self.tracebacks.feed(line, before):
             return
-        if file is not None or message.startswith(("Loading safe", "Capturing")):
+        if file is not None or is_bar:
             self.tracker.feed_message(message)
             self._watch_for_stop(line, before)
             if message.startswith(STATES):
@@ -282,7 +284,7 @@ class _Reader:
 
     def _match(self, line: LogLine, before: Phase | None) -> None:
         for row, detect in _ON_LINES:
-            if not detect.sees(line) or (line.level is None and before in _SERVING and row.phase):
+            if not detect.sees(line) or (line.level is None and before in SERVED and row.phase):
                 continue
             if row.in_silence and not self.silence.lasts:
                 continue

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from vllm_warden.core.diagnose.long_line import parted
 
@@ -47,10 +48,10 @@ _HEADER_WITHIN = 240
 """A record's own header begins within so many characters; later ones are quoted text."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One line of a record. ``source`` is the record's level, time and origin; "" when it has none.
 
+    A tuple because thousands are made while a decision waits for them.
     ``process`` is the innermost process tag ("EngineCore_DP0", "Worker_TP1"), "" without one.
     ``message`` keeps leading blanks (they tell frames from exceptions), never trailing ones.
     """
@@ -75,19 +76,13 @@ def looks_like_json(text: str) -> bool:
     return text.startswith("{") and '"levelname"' in text
 
 
-def parse(
-    number: int, text: str, *, json_records: bool = True, lines_max: int = LINES_PER_RECORD
-) -> Iterator[LogLine]:
-    """The lines of one record: several for JSON tracebacks and progress bars (CR).
-
-    Without ``json_records`` a record in JSON form is plain text: where the log is not in that
-    format it comes from somebody else.
-    """
+def parse(number: int, text: str, *, lines_max: int = LINES_PER_RECORD) -> Iterator[LogLine]:
+    """The lines of one record: several for JSON tracebacks and progress bars (CR)."""
     if "\x1b" in text:
         text = text.replace(_COLOUR_ON, "").replace(_COLOUR_OFF, "")
         if "\x1b" in text:
             text = _ANSI.sub("", text)
-    if json_records and looks_like_json(text):
+    if looks_like_json(text):
         lines = _parse_json(number, text, lines_max)
         if lines is not None:
             return iter(lines)
@@ -112,7 +107,7 @@ def _overwritten(number: int, parts: list[str]) -> Iterator[LogLine]:
         if not part or part.isspace():
             continue
         if record is not None:
-            yield replace(record, message=part[:LINE_LIMIT].rstrip())
+            yield record._replace(message=part[:LINE_LIMIT].rstrip())
             continue
         line = _parse_text(number, part[:LINE_LIMIT])
         record = line if line.file is not None else None

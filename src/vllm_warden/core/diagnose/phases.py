@@ -12,6 +12,9 @@ from vllm_warden.core.model import Phase
 ORDER = {phase: place for place, phase in enumerate(Phase)}
 """Start-up order, for comparisons."""
 
+SERVED = frozenset({Phase.SERVING, Phase.SHUTDOWN})
+"""Phases in which users' text may be in the log."""
+
 _LOOK_AT = 400
 """Characters of a line that can hold a marker: markers begin a message."""
 
@@ -165,6 +168,8 @@ class PhaseTracker:
         if "version" in marker or marker.startswith("Initializing"):
             facts.engine_version = value
         elif marker.startswith("Capturing"):
+            if self.phase in SERVED:
+                return  # a bar has no head that says who wrote it, and users can write by now
             facts.graphs_captured, facts.graphs_sizes = int(value), int(found[2])
         elif "KV cache size" in marker:
             tokens = int(value.replace(",", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from vllm_warden.core.diagnose.flattened import START as _START
@@ -148,7 +148,7 @@ class Tracebacks:
             current.chained = True  # the exception was printed ahead of its traceback
         self._start(key, current, line, before)
         for part in rest:
-            self.feed(replace(line, message=part), before)
+            self.feed(line._replace(message=part), before)
         return True
 
     def finish(self) -> list[Raised]:
