@@ -36,6 +36,10 @@ pytestmark = pytest.mark.slow
 
 WOULD_CHANGE_MIN_FRACTION = 0.3
 
+OF_PROGRESS_BARS = {"graphs_captured", "graphs_sizes"}
+"""Bars have no head, so the quotation before one may swallow it. No user writes before vLLM serves,
+when it draws bars; here the text comes anywhere. (What is decided must be the same even so.)"""
+
 examples = settings(
     phases=[Phase.explicit, Phase.generate],  # the examples are long; shrinking takes minutes
     suppress_health_check=list(HealthCheck),
@@ -53,7 +57,7 @@ def verdict(lines: Sequence[str]) -> tuple[object, ...]:
     found, decision = judge(lines)
     return (
         *(found.failure, found.phase, found.site, found.signature, found.confidence),
-        dict(found.figures),
+        {name: value for name, value in found.figures.items() if name not in OF_PROGRESS_BARS},
         decision_document(decision),
     )
 
@@ -87,9 +91,7 @@ def test_bare_lines_are_likely_at_most_and_move_no_knob(data: st.DataObject, nam
     at, gap = data.draw(positions(base)), data.draw(st.sampled_from([0, 0, 1, 3]))
     lines = interleave(base, at, text, gap)
     found, decision = judge(lines)
-    *cause, _figures, decided = verdict(lines)
-    *plain_cause, _figures, plain_decided = verdict_of(name)
-    if (cause, decided) != (plain_cause, plain_decided):
+    if verdict(lines) != verdict_of(name):
         assert found.confidence is Confidence.LIKELY
         assert decision.changes == ()
 
