@@ -81,6 +81,13 @@ class Warden:
                 self.process.kill()
                 self.process.wait()
 
+    def end(self) -> None:
+        """Stop it; where it was killed, what it left is ended by one more daemon."""
+        if self.process is not None and self.process.poll() == -signal.SIGKILL:
+            self.start()
+        if self.process is not None:
+            self.stop()
+
     def status(self, name: str) -> dict[str, Any]:
         """The instance's entry in ``status``."""
         document: Any = self.client.get("/v1/status")

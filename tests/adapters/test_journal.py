@@ -119,7 +119,7 @@ def test_an_entry_that_the_reader_overlooked_is_read_when_the_journal_says_it_ch
     notices, journald = os.pipe()
     reader = ForgetfulReader(notices)
     monkeypatch.setattr(follow, "open_reader", lambda: reader)
-    follower = follow.StreamFollower("vllm-a", "begin", 0.0)
+    follower = follow.StreamFollower(lambda _: "1", "begin")
     reader.entries.append(b"begin")
     assert follower.batch() == []
     reader.overlook(b"the last line of a crash")

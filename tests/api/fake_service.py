@@ -91,7 +91,7 @@ class FakeService:
         for line in await self.logs(name, attempt, last) or []:
             yield line
 
-    def change(self, request: ChangeRequest) -> Accepted | Refused:
+    async def change(self, request: ChangeRequest) -> Accepted | Refused:
         self.changes.append(request)
         if self.refusal is not None:
             return self.refusal

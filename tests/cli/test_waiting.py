@@ -25,8 +25,8 @@ class Story(FakeService):
 
     script: tuple[tuple[str, Document], ...] = ()
 
-    def change(self, request: ChangeRequest) -> Accepted | Refused:
-        answer = super().change(request)
+    async def change(self, request: ChangeRequest) -> Accepted | Refused:
+        answer = await super().change(request)
         self.playing = asyncio.ensure_future(self.play())
         return answer
 

@@ -261,6 +261,43 @@ def test_finish_can_be_asked_again_and_waits_again(stream):
     assert len(got.texts) == 600
 
 
+@pytest.mark.parametrize(
+    "backend", ["file", pytest.param("journal", marks=pytest.mark.journald)], indirect=True
+)
+@pytest.mark.parametrize("known", [32, 8], ids=["whole launch id", "its begin"])
+def test_a_later_daemon_reads_a_stream_from_its_begin_and_proves_its_end(
+    backend, stream, launch_id, known
+):
+    got, again = Collected(), Collected()
+    stream.start_reading(got)
+    write_through_child(stream, "print('early')")
+    assert stream.finish(10)
+    resumed = backend.resume_stream("contract", 1, launch_id[:known], os.dup(stream.writer_fd))
+    resumed.start_reading(again)
+    write_through_child(resumed, "print('late')")
+    try:
+        assert resumed.finish(10)
+    finally:
+        resumed.close()
+    assert [text for text in again.texts if "vllm-warden end" not in text] == ["early", "late"]
+
+
+@pytest.mark.journald
+def test_a_journal_stream_whose_writing_end_is_lost_is_read_but_never_complete():
+    from vllm_warden.adapters.journal.backend import JournalLog
+
+    backend, launch_id = JournalLog(), os.urandom(16).hex()
+    first, got = backend.open_stream("contract", 1, launch_id), Collected()
+    write_through_child(first, "print('early')")
+    resumed = backend.resume_stream("contract", 1, launch_id, None)
+    resumed.start_reading(got)
+    assert got.wait_for(1)
+    assert got.texts == ["early"]
+    assert not resumed.finish(10)
+    resumed.close()
+    first.close()
+
+
 def test_finish_without_a_reader_is_incomplete(stream):
     write(stream, b"lost\n")
     began = time.monotonic()

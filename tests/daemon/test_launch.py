@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.groups import FakeGroups
 from tests.fakes.log_backend import FakeLog
+from vllm_warden.adapters.systemd.notify import SystemdNotifier
 from vllm_warden.core.lifecycle.effects import Launch
 from vllm_warden.core.lifecycle.events import Launched, LaunchFailed
 from vllm_warden.core.lifecycle.states import Instance
@@ -70,6 +71,7 @@ class Scene:
         nothing: Any = None
         rest = len(fields(Ports)) - 4
         ports = Ports(FakeClock(), self.log, self.groups, self.spawner, *[nothing] * rest)
+        ports = replace(ports, notifier=SystemdNotifier(""))
         loop = Loop([Instance(SPEC)])
         recorder: Any = nothing
         self.shell = Shell(

@@ -19,8 +19,7 @@ def warden(tmp_path: Path) -> Iterator[Warden]:
     """A host without NVML."""
     made = Warden(tmp_path, log_backend="file", environment={"LD_LIBRARY_PATH": ""})
     yield made
-    if made.process is not None:
-        made.stop()
+    made.end()
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def gpu_warden(tmp_path: Path) -> Iterator[Warden]:
     environment = {"LD_LIBRARY_PATH": library, "WARDEN_SIMULATED_GPUS": str(gpus)}
     made = Warden(tmp_path, log_backend="file", environment=environment)
     yield made
-    if made.process is not None:
-        made.stop()
+    made.end()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wardens import Warden, complete, free_port, living
+from tests.wardens import Warden, complete, free_port
 
 pytestmark = pytest.mark.slow
 
@@ -171,25 +171,6 @@ def test_a_configuration_with_five_errors_is_refused_with_all_five(tmp_path: Pat
     ):
         assert key in ran.stderr, key
     assert ran.stdout == ""
-
-
-def test_what_a_killed_daemon_left_running_is_ended_before_the_next_launch(
-    warden: Warden, model: Path, instance: Callable[..., str]
-) -> None:
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    old = warden.status("x")["pids"]["parent"]
-    assert warden.process is not None
-    warden.process.kill()
-    warden.process.wait()
-    assert living([old]) == [old]
-
-    warden.start()
-
-    status = warden.until_state("x", "ready", seconds=20)
-    assert status["attempt"] == 2
-    assert living([old]) == []
 
 
 def test_history_wanted_state_and_numbers_survive_a_restart_of_the_daemon(

@@ -45,8 +45,8 @@ def test_what_a_killed_daemon_left_of_an_unwanted_instance_is_ended_too(
 
     warden.start()
 
-    assert warden.status("x")["state"] == "stopped"
     warden.until(lambda: living([old]) == [], 10, "the old engine is ended")
+    warden.until_state("x", "stopped", seconds=10)
 
 
 def test_the_limit_of_concurrent_starts_holds_when_all_look_at_once(

@@ -110,6 +110,12 @@ class FakeLog:
         self.streams[instance, attempt, launch_id] = stream
         return stream
 
+    def resume_stream(
+        self, instance: str, attempt: int, launch_id: str, writer_fd: int | None
+    ) -> FakeStream:
+        """No daemon outlives this one's memory."""
+        raise FileNotFoundError(instance, attempt, launch_id, writer_fd)
+
     def read_attempt(
         self, instance: str, attempt: int, launch_id: str, last_lines: int | None
     ) -> Sequence[LogRecord]:

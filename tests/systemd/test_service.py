@@ -21,9 +21,9 @@ user = "root"
 """
 
 
-def installed(container: Container) -> None:
+def installed(container: Container, config: str = CONFIG) -> None:
     container.write("/etc/systemd/system/vllm-warden.service", UNIT.read_text())
-    container.write("/etc/vllm-warden/config.toml", CONFIG)
+    container.write("/etc/vllm-warden/config.toml", config)
     container.run("systemctl", "daemon-reload")
 
 

@@ -32,7 +32,7 @@ async def change(service: Service, request: Request, verb: Verb) -> Response:
     if service.instance(name) is None:
         raise unknown_instance(service, name)
     peer: Peer = request.state.peer
-    answer = service.change(ChangeRequest(name, verb, actor_of(peer), options))
+    answer = await service.change(ChangeRequest(name, verb, actor_of(peer), options))
     if isinstance(answer, Refused):
         raise Problem(answer.status, answer.reason, answer.hint)
     return JSONResponse({"event": answer.event}, status_code=202)

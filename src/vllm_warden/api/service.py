@@ -68,7 +68,8 @@ class Service(Protocol):
     def follow_logs(self, name: str, attempt: int | None, last: int) -> AsyncIterator[Document]:
         """The last lines, then new ones, across attempts when none was named."""
 
-    def change(self, request: ChangeRequest) -> Accepted | Refused: ...
+    async def change(self, request: ChangeRequest) -> Accepted | Refused:
+        """Answers once what was asked for would outlive the daemon, or after two seconds."""
 
     def admins(self) -> frozenset[int]:
         """Uids that may change things beside root and the daemon's own."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vllm_warden.core.lifecycle import effects as fx
+from vllm_warden.daemon.adopt import take_over
 from vllm_warden.daemon.launch import launch
 from vllm_warden.daemon.look import look, own_remains
 from vllm_warden.daemon.release import collect, release
@@ -25,6 +26,12 @@ def _end_remains(shell: Shell, name: str, _: fx.EndRemains) -> None:
 
 def _launch(shell: Shell, name: str, effect: fx.Launch) -> None:
     task = shell.start(launch(shell, name, effect))
+    shell.launching[name] = task
+    task.add_done_callback(lambda _: shell.launching.pop(name, None))
+
+
+def _take_over(shell: Shell, name: str, effect: fx.TakeOver) -> None:
+    task = shell.start(take_over(shell, name, effect))
     shell.launching[name] = task
     task.add_done_callback(lambda _: shell.launching.pop(name, None))
 
@@ -65,6 +72,7 @@ ACTIONS: Mapping[type[fx.Effect], Callable[[Shell, str, Any], None]] = MappingPr
         fx.ObserveGate: _observe_gate,
         fx.EndRemains: _end_remains,
         fx.Launch: _launch,
+        fx.TakeOver: _take_over,
         fx.Signal: _signal,
         fx.ReleaseAttempt: _release,
         fx.CollectEvidence: _collect,

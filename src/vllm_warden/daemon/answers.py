@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
@@ -20,6 +22,8 @@ from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
 MEMORY_SAMPLES_MAX = 2000
+KEPT_SECONDS = 2.0
+"""A full disk must not keep an operator from stopping an engine."""
 
 
 class Answers:
@@ -198,7 +202,7 @@ class Answers:
         finally:
             self._shell.line_listeners.discard(listen)
 
-    def change(self, request: ChangeRequest) -> Accepted | Refused:
+    async def change(self, request: ChangeRequest) -> Accepted | Refused:
         shell, name = self._shell, request.instance
         if name not in shell.loop.instances:
             known = ", ".join(sorted(shell.loop.instances)) or "none"
@@ -218,7 +222,14 @@ class Answers:
         told = Announce("change-requested", f"{request.verb} asked by {by}", data)
         number = shell.recorder.announce(name, told)
         shell.post(name, event)
+        await self._kept()
         return Accepted(number)
+
+    async def _kept(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KEPT_SECONDS):
+                await self._shell.loop.settled()
+                await self._shell.recorder.state_written()
 
 
 def _who(actor: Actor) -> str:

@@ -20,6 +20,7 @@ from vllm_warden.core.plan.command_line import (
     printable,
 )
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
+from vllm_warden.daemon.adopt import takeover_record
 from vllm_warden.daemon.directories import make_owned, make_temporary, remove_temporary
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.observe import deliver_to, observe
@@ -100,10 +101,13 @@ def _take_up(shell: Shell, live: LiveAttempt, child: Child) -> None:
     )
     child.watch_exit(exited)
     shell.start(observe(shell, live))
+    if shell.ports.log_backend.name == "journal":
+        shell.ports.notifier.keep(live.descriptor_name, live.stream.writer_fd)
     shell.recorder.save_attempt(
         live.instance,
         live.number,
         {
+            **takeover_record(shell.instance(live.instance), live, child.identity),
             "number": live.number,
             "launch_id": live.plan.launch_id,
             "launched": live.launched_wall_seconds,

@@ -48,6 +48,13 @@ class LiveAttempt:
     lines: KeptLines = field(default_factory=KeptLines)
     samples: deque[MemorySample] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     gpu_total_bytes: dict[int, int] = field(default_factory=dict)
+    log_is_whole: bool = True
+    """False where the begin of the log, written under an earlier daemon, cannot be had."""
+
+    @property
+    def descriptor_name(self) -> str:
+        """Under which the writing end of its log is kept for the next daemon."""
+        return descriptor_name(self.instance, self.number, self.plan.launch_id)
 
     def take_records(self, records: Sequence[LogRecord]) -> list[Phase]:
         """Keep the lines that may matter and return the phases they entered."""
@@ -85,3 +92,8 @@ class LiveAttempt:
         if moved or due or (last is not None and last.phase is not self.phase):
             self.samples.append(MemorySample(at_seconds, self.phase, used_bytes))
         return moved
+
+
+def descriptor_name(instance: str, attempt: int, launch_id: str) -> str:
+    """Also where only the first 8 digits of the launch id are known."""
+    return f"{instance}-{attempt}-{launch_id[:8]}"

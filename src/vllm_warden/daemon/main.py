@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in instances:
         if one.warning is not None:
             print(f"warning: instance.{one.spec.name}: {one.warning}", file=sys.stderr)
-    return run_to_the_end(Setup(configuration.daemon, instances, admins=uids, config=config))
+    setup = Setup(configuration.daemon, instances, admins=uids, config=config, engines_outlive=True)
+    return run_to_the_end(setup)
 
 
 def run_to_the_end(setup: Setup) -> int:

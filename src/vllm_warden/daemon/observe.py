@@ -177,6 +177,7 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
         # the engine is complete by now: whoever wears an engine's title is watched from here on
         await _scan(shell, live, await _scan(shell, live, {}))
         live.ready = True
+        shell.recorder.note_attempt(live.instance, live.number, {"ready_seconds": shell.now()})
         shell.post(live.instance, _became_ready(shell, live))
     return None if problem is None else f"one token was asked for: {problem}"
 

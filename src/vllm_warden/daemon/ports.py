@@ -6,7 +6,7 @@ trusted only because ``tests/contracts`` runs one suite against the fake and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
@@ -68,6 +68,15 @@ class LogBackend(Protocol):
 
     def open_stream(self, instance: str, attempt: int, launch_id: str) -> LogStream: ...
 
+    def resume_stream(
+        self, instance: str, attempt: int, launch_id: str, writer_fd: int | None
+    ) -> LogStream:
+        """The stream of an earlier daemon, read from its begin. Raises OSError.
+
+        ``writer_fd`` is the engine's own output, which the stream owns from now on, None where it
+        could not be had; of the launch id its first 8 digits will do.
+        """
+
     def read_attempt(
         self, instance: str, attempt: int, launch_id: str, last_lines: int | None
     ) -> Sequence[LogRecord]:
@@ -92,6 +101,7 @@ class AttemptGroup(Protocol):
 
     path: str
     instance: str
+    attempt: int
     launch_prefix: str
     """First 8 hex digits of the launch id."""
     kind: str
@@ -138,6 +148,25 @@ class Child(Protocol):
 
     def watch_exit(self, on_exit: Callable[[int | None], None]) -> None:
         """Call ``on_exit(status)`` in the event loop once it has exited and been reaped."""
+
+
+class Adopter(Protocol):
+    """Takes up processes that an earlier daemon spawned; satisfied without acting on them."""
+
+    def leader(self, pids: Sequence[int]) -> ProcessIdentity | None:
+        """The process of the group that leads its session and is no child of the others."""
+
+    def adopt(self, identity: ProcessIdentity) -> Child | None:
+        """None when it is no longer exactly that process."""
+
+    def words(self, pid: int) -> Sequence[str]:
+        """Its command line."""
+
+    def variable(self, pid: int, name: str) -> str | None:
+        """A variable of the environment that it was started with."""
+
+    def output_of(self, pid: int) -> int | None:
+        """A descriptor of our own for its standard output, where that is a journal stream."""
 
 
 class Spawner(Protocol):
@@ -217,3 +246,11 @@ class Notifier(Protocol):
     def watchdog(self) -> None: ...
 
     def stopping(self) -> None: ...
+
+    def keep(self, name: str, fd: int) -> None:
+        """Have the descriptor kept for the next daemon, under that name."""
+
+    def forget(self, name: str) -> None: ...
+
+    def kept(self) -> Mapping[str, int]:
+        """What an earlier daemon had kept; each descriptor is handed over once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Protocol, cast
 
 import structlog
@@ -78,6 +78,8 @@ class Recorder:
         self._state_pending: Document | None = None
         self._state_writing = False
         self._settling = asyncio.Event()
+        self._state_written = asyncio.Event()
+        self._state_written.set()
         history.report_to(self._history_condition)
 
     def announce(self, instance: str, announcement: Announce) -> int:
@@ -140,21 +142,33 @@ class Recorder:
         kept.insert(0, document)
         self._later(self.history.save_attempt(instance, number, document))
 
+    def note_attempt(self, instance: str, number: int, more: Document) -> None:
+        """Add to what is kept of an attempt."""
+        for document in self.attempts.get(instance, ()):
+            if document.get("number") == number:
+                self.save_attempt(instance, number, {**document, **more})
+                return
+
+    def forget_unseen(self, found: Mapping[str, int]) -> None:
+        """Attempts without an end are lost, but for those that are taken over."""
+        for name, kept in self.attempts.items():
+            self.attempts[name] = [
+                document
+                if document.get("ended") or document.get("number") == found.get(name)
+                else {**document, "outcome": "lost with the daemon"}
+                for document in kept
+            ]
+
     def end_attempt(
         self, instance: str, number: int, phase: str, outcome: str, exit_status: int | None
     ) -> None:
-        document = next(
-            (one for one in self.attempts.get(instance, ()) if one.get("number") == number), None
-        )
-        if document is None:
-            return
         ended: Document = {
             "ended": self._clock.wall_seconds(),
             "phase": phase,
             "outcome": outcome,
             "exit_status": exit_status,
         }
-        self.save_attempt(instance, number, {**document, **ended})
+        self.note_attempt(instance, number, ended)
 
     def save_learned(self, instance: str, document: Document) -> None:
         self._later(self.history.save_learned(instance, document))
@@ -166,6 +180,7 @@ class Recorder:
         that was asked for while the disk was full must not be undone at the next start.
         """
         self._state_pending = document
+        self._state_written.clear()
         if not self._state_writing:
             self._state_writing = True
             self._later(self._write_states())
@@ -183,6 +198,12 @@ class Recorder:
                     await asyncio.wait_for(self._settling.wait(), STATE_RETRY_SECONDS)
         finally:
             self._state_writing = False
+            if self._state_pending is None:
+                self._state_written.set()
+
+    async def state_written(self) -> None:
+        """Return once the newest state is on the disk."""
+        await self._state_written.wait()
 
     async def _write_state(self, document: Document) -> bool:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
@@ -143,7 +144,7 @@ def _evidence(
     groups = shell.ports.groups
     return Evidence(
         records=live.records(),
-        incomplete=not complete or live.lost_errors,
+        incomplete=not complete or live.lost_errors or not live.log_is_whole,
         exit_status=live.exit_status,
         was_ready=live.ready,
         reached=live.phase,
@@ -182,6 +183,7 @@ async def discard(shell: Shell, live: LiveAttempt) -> None:
     try:
         live.group.remove()
         await shell.lanes.evidence.call(live.stream.close)  # waits for its reading thread
+        shell.ports.notifier.forget(live.descriptor_name)
     except LateError as late:
         log.warning("log-remains-open", instance=live.instance, error=str(late))
     except Exception:
@@ -211,13 +213,18 @@ def _save_end(shell: Shell, live: LiveAttempt, outcome: str) -> None:
     shell.recorder.end_attempt(live.instance, live.number, phase.value, outcome, live.exit_status)
 
 
-async def end_leftovers(shell: Shell) -> None:
-    """End what an earlier daemon of this state directory left running, wanted or not.
+async def end_leftovers(shell: Shell, adopted: Mapping[str, int]) -> None:
+    """End what an earlier daemon of this state directory left and nobody takes over.
 
-    All of it lies in groups below our own root, so it is ours; taking it over comes later.
+    All of it lies in groups below our own root, so it is ours. ``adopted`` are the numbers of the
+    attempts that go on, by instance.
     """
     shell.ports.groups.remove_empty()
-    leftovers = list(shell.ports.groups.leftovers())
+    leftovers = [
+        group
+        for group in shell.ports.groups.leftovers()
+        if adopted.get(group.instance) != group.attempt
+    ]
     for group in leftovers:
         pids = ", ".join(str(pid) for pid in group.pids())
         log.warning("leftover-ended", instance=group.instance, pids=pids)

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -18,12 +18,15 @@ from vllm_warden.api.server import SocketServer, serve_socket
 from vllm_warden.config.settings import DaemonSettings
 from vllm_warden.config.translate import Translated
 from vllm_warden.config.world import engine_user
-from vllm_warden.core.lifecycle.events import StartRequested, StopRequested
+from vllm_warden.core.lifecycle.events import EngineFound, StartRequested, StopRequested
+from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.daemon import durable, wiring
 from vllm_warden.daemon.act import perform
+from vllm_warden.daemon.adopt import find_engines
 from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.config_file import ConfigFile
+from vllm_warden.daemon.live_attempt import descriptor_name
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
@@ -37,6 +40,8 @@ from vllm_warden.daemon.watchdog import pet_watchdog
 log = structlog.get_logger(__name__)
 
 IDLE = frozenset({State.STOPPED, State.WAITING, State.BACKOFF, State.HELD, State.FAILED})
+FIND_SECONDS = 30.0
+LEAVE_SECONDS = 10.0
 STOP_SPARE_SECONDS = 15.0
 """After the longest drain: time for signals, the kill, and reading the logs to their end."""
 Changed = Callable[[Instance, Instance], None]
@@ -52,6 +57,8 @@ class Setup:
     changed: Changed | None = None
     config: ConfigFile | None = None
     prepared: Callable[[Shell], None] | None = None
+    engines_outlive: bool = False
+    """Whether engines go on where this daemon ends without being told to end them."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -156,10 +163,7 @@ async def _restore(recorder: Recorder, state: dict[str, object], names: list[str
     recorder.event_number = max(numbers.event, cast("int", known.get("event", 0)))
     recorder.incident_number = max(numbers.incident, cast("int", known.get("incident", 0)))
     for name in names:
-        recorder.attempts[name] = [
-            attempt if attempt.get("ended") else {**attempt, "outcome": "lost with the daemon"}
-            for attempt in await store.attempts(name, 20)
-        ]
+        recorder.attempts[name] = await store.attempts(name, 20)
         newest = await store.incidents(name, 1)
         if newest:
             full = await store.incident(cast("int", newest[0]["number"]))
@@ -193,19 +197,40 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
     if must_reap(shell):
         shell.ports.become_subreaper()
         shell.start(reap_orphans(shell))
-    await end_leftovers(shell)
+    found = await _found(setup, shell)
+    await end_leftovers(shell, {name: one.attempt for name, one in found.items()})
     await sweep_temporary(shell)
-    _start_wanted(shell)
+    for name, one in found.items():
+        shell.post(name, EngineFound(shell.now(), one))
+    _start_wanted(shell, found)
     _listen_to_signals(setup, shell)
     shell.ports.notifier.ready()
     _settle_memory()
     log.info("daemon-ready", socket=server.path, pid=os.getpid())
     await setup.stop.wait()
     shell.ports.notifier.stopping()
-    await _stop_all(setup, shell)
+    if setup.engines_outlive and await _goes_on(shell):
+        await _leave_engines(shell)
+    else:
+        await _stop_all(setup, shell)
     running.cancel()
     await shell.cancel_tasks()
     shell.lanes.close()
+
+
+async def _goes_on(shell: Shell) -> bool:
+    """Whether the unit is only being restarted. Outside of a unit a stop means the engines too."""
+    if shell.interrupted:
+        return False
+    return await asyncio.to_thread(shell.ports.unit_goes_on)
+
+
+async def _leave_engines(shell: Shell) -> None:
+    """The next daemon takes them over; a launch under way is finished, so that it has a record."""
+    shell.closing = True
+    log.info("engines-left", instances=sorted(shell.live))
+    if shell.launching:
+        await asyncio.wait(tuple(shell.launching.values()), timeout=LEAVE_SECONDS)
 
 
 def _settle_memory() -> None:
@@ -217,9 +242,26 @@ def _settle_memory() -> None:
     gc.freeze()
 
 
-def _start_wanted(shell: Shell) -> None:
+async def _found(setup: Setup, shell: Shell) -> dict[str, FoundEngine]:
+    """What an earlier daemon left, with the writing ends of the logs that systemd kept."""
+    notifier = shell.ports.notifier
+    kept = dict(notifier.kept())
+    found: dict[str, FoundEngine] = {}
+    if setup.engines_outlive:
+        shell.kept_descriptors.update(kept)
+        found = await shell.lanes.processes.call(lambda: find_engines(shell), FIND_SECONDS)
+    wanted = {descriptor_name(name, one.attempt, one.launch_id) for name, one in found.items()}
+    for name in kept.keys() - wanted:
+        notifier.forget(name)
+        os.close(kept[name])
+        shell.kept_descriptors.pop(name, None)
+    shell.recorder.forget_unseen({name: one.attempt for name, one in found.items()})
+    return found
+
+
+def _start_wanted(shell: Shell, found: Mapping[str, FoundEngine]) -> None:
     for name, instance in shell.loop.instances.items():
-        if instance.wanted and instance.state is State.STOPPED:
+        if name not in found and instance.wanted and instance.state is State.STOPPED:
             shell.post(name, StartRequested(shell.now(), instance.wanted_by))
 
 
@@ -227,14 +269,18 @@ def _listen_to_signals(setup: Setup, shell: Shell) -> None:
     """The first SIGTERM or SIGINT stops with a drain, the second without."""
     loop = asyncio.get_running_loop()
 
+    def interrupt() -> None:
+        shell.interrupted = True
+        stop()
+
     def stop() -> None:
         if setup.stop.is_set():
             for name in shell.loop.instances:
                 shell.post(name, _daemon_stop(shell, now=True))
         setup.stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
 
 
 def _daemon_stop(shell: Shell, *, now: bool = False) -> StopRequested:

@@ -19,6 +19,7 @@ from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.ports import (
     AbsentFromSource,
+    Adopter,
     Clock,
     EngineProbe,
     Gpus,
@@ -56,6 +57,8 @@ class Ports:
     port_holder: Callable[[str, int], str | None]
     become_subreaper: Callable[[], None]
     reap_orphans: Callable[[Sequence[int]], Sequence[int]]
+    earlier: Adopter
+    unit_goes_on: Callable[[], bool]
     kernel_log: KernelLog | None = None
     """None where there is no journal."""
 
@@ -116,7 +119,11 @@ class Shell:
     launching: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     gpu_view: GpuView = field(default_factory=GpuView)
     closing: bool = False
+    interrupted: bool = False
+    """A person at the keyboard ended the daemon: that is never a restart."""
     config: ConfigFile | None = None
+    kept_descriptors: dict[str, int] = field(default_factory=dict)
+    """Writing ends of logs that systemd kept since an earlier daemon, by ``descriptor_name``."""
     checked_versions: set[str] = field(default_factory=set)
     admission: asyncio.Lock = field(default_factory=asyncio.Lock)
     line_listeners: set[Callable[[str, int, Sequence[LogRecord]], None]] = field(

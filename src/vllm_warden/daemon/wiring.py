@@ -18,6 +18,7 @@ from vllm_warden.adapters.journal.kernel_log import JournalKernelLog
 from vllm_warden.adapters.journal.own_log import JournalDatagram
 from vllm_warden.adapters.log_file.backend import FileLog
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
+from vllm_warden.adapters.process.adopt import EarlierProcesses
 from vllm_warden.adapters.process.ports import port_holder
 from vllm_warden.adapters.process.spawn import ProcessSpawner
 from vllm_warden.adapters.process.subreaper import become_subreaper, reap_orphans
@@ -25,6 +26,7 @@ from vllm_warden.adapters.process.tree import ProcessTree
 from vllm_warden.adapters.store.history import History
 from vllm_warden.adapters.store.lock import StateLock
 from vllm_warden.adapters.store.state_file import StateFile
+from vllm_warden.adapters.systemd.job import unit_goes_on
 from vllm_warden.adapters.systemd.notify import SystemdNotifier
 from vllm_warden.daemon.own_log import is_journal_stream, log_to_journal, log_to_stderr
 from vllm_warden.daemon.ports import LogBackend
@@ -74,6 +76,8 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         port_holder=port_holder,
         become_subreaper=become_subreaper,
         reap_orphans=reap_orphans,
+        earlier=EarlierProcesses(),
+        unit_goes_on=unit_goes_on,
         kernel_log=JournalKernelLog() if log_backend.name == "journal" else None,
     )
 

@@ -75,6 +75,8 @@ class MachineRoom:
                 self.alive.add(effect.attempt)
                 identity = ProcessIdentity(4000 + effect.attempt, 1, "boot")
                 self.tell(ev.Launched(self.now, effect.attempt, "abcd", identity))
+            case fx.TakeOver():
+                self.alive.add(effect.found.attempt)
             case fx.Signal():
                 self.signals.append(effect.number)
             case fx.CollectEvidence():
@@ -132,7 +134,7 @@ class MachineRoom:
             incomplete=incomplete,
             exit_status=status,
             was_ready=was_ready,
-            settings=self.launches[-1].settings,
+            settings=self.instance.attempt.settings if self.instance.attempt else {},
         )
         number = self.collecting.pop()
         self.tell(ev.EvidenceGathered(self.now, number, evidence, diagnose(evidence), 0.0))

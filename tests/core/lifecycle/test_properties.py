@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
@@ -11,7 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle import events as ev
+from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.states import RUNNING, State
+from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.spec import InstanceSpec, RestartSpec
 
 SPEC = InstanceSpec(
@@ -46,6 +49,16 @@ class Life(RuleBasedStateMachine):
     @rule(kind=st.sampled_from([ev.StartRequested, ev.RestartRequested, ev.ResumeRequested]))
     def ask_to_run(self, kind: Any) -> None:
         self.tell(kind(self.room.now, "person"))
+
+    @precondition(lambda self: self.room.attempt == 0)
+    @precondition(lambda self: self.room.instance.state in (State.STOPPED, State.HELD))
+    @rule(wanted=st.booleans())
+    def an_engine_is_found(self, wanted: bool) -> None:
+        """Once, before anything was launched by this daemon."""
+        self.room.instance = replace(self.room.instance, wanted=wanted)
+        identity = ProcessIdentity(77, 1, "boot")
+        found = FoundEngine(3, "0badcafe", {"max_num_seqs": 64}, (), 0.0, identity)
+        self.tell(ev.EngineFound(self.room.now, found))
 
     @rule(now=st.booleans(), keep=st.booleans())
     def ask_to_stop(self, now: bool, keep: bool) -> None:

@@ -15,10 +15,14 @@ from vllm_warden.adapters.journal.entry import (
     Joiner,
     RawReader,
     boottime_offset,
-    field,
     next_entry,
 )
-from vllm_warden.adapters.journal.follow import find_stream_id, now_realtime_seconds, open_reader
+from vllm_warden.adapters.journal.follow import (
+    find_attempt,
+    find_stream_id,
+    now_realtime_seconds,
+    open_reader,
+)
 from vllm_warden.adapters.journal.library import JournalUnavailable, journal_module
 from vllm_warden.adapters.journal.stream import (
     JournalStream,
@@ -59,7 +63,17 @@ class JournalLog:
 
     def open_stream(self, instance: str, attempt: int, launch_id: str) -> JournalStream:  # noqa: ARG002
         """Raises JournalUnavailable."""
-        return JournalStream(f"vllm-{instance}", launch_id)
+        return JournalStream.opened(f"vllm-{instance}", launch_id)
+
+    def resume_stream(
+        self,
+        instance: str,
+        attempt: int,  # noqa: ARG002
+        launch_id: str,
+        writer_fd: int | None,
+    ) -> JournalStream:
+        """Takes over the descriptor. Without one the log's end cannot be proven."""
+        return JournalStream.resumed(f"vllm-{instance}", launch_id, writer_fd)
 
     def read_attempt(
         self,
@@ -71,7 +85,8 @@ class JournalLog:
         """Empty when the journal has no such attempt (any more). Reads all of it: use a thread."""
         reader = open_reader()
         try:
-            stream_id = _find_attempt(reader, f"vllm-{instance}", launch_id)
+            opening = opening_line(launch_id, "")
+            stream_id = find_attempt(reader, f"vllm-{instance}", opening)
             if stream_id is None:
                 return ()
             reader.flush_matches()
@@ -96,23 +111,6 @@ class JournalLog:
         finally:
             reader.close()
         return _why_unreadable()
-
-
-def _find_attempt(reader: RawReader, identifier: str, launch_id: str) -> str | None:
-    """The stream whose first line names the launch.
-
-    The oldest such line is ours: it was written before the engine was started, and the engine
-    could only have copied it later.
-    """
-    wanted = opening_line(launch_id, "")
-    reader.add_match(SYSLOG_IDENTIFIER=identifier)
-    reader.add_match(_TRANSPORT="stdout")
-    reader.seek_head()
-    reader.process()
-    while reader._next():  # noqa: SLF001
-        if field(reader, "MESSAGE").startswith(wanted):
-            return field(reader, "_STREAM_ID") or None
-    return None
 
 
 def _lines(reader: RawReader) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import time
+from collections.abc import Callable
 
 from vllm_warden.adapters.journal.entry import (
     Entry,
@@ -56,14 +57,33 @@ def find_stream_id(
     return None
 
 
-class StreamFollower:
-    """Reads whole lines of one stream, waiting by fd when idle, by timer when expecting."""
+def find_attempt(reader: RawReader, identifier: str, opening: str) -> str | None:
+    """_STREAM_ID of the stream whose first line begins so; it may be long over.
 
-    def __init__(self, identifier: str, opening_line: str, since_seconds: float) -> None:
-        self._identifier = identifier
-        self._opening_line = opening_line
-        self._opening_message = opening_line.encode()
-        self._since_seconds = since_seconds
+    The oldest such line is ours: it was written before the engine was started, and the engine
+    could only have copied it later.
+    """
+    reader.flush_matches()
+    reader.add_match(SYSLOG_IDENTIFIER=identifier)
+    reader.add_match(_TRANSPORT="stdout")
+    reader.seek_head()
+    reader.process()
+    while reader._next():  # noqa: SLF001
+        if field(reader, "MESSAGE").startswith(opening):
+            return field(reader, "_STREAM_ID") or None
+    return None
+
+
+class StreamFollower:
+    """Reads whole lines of one stream, waiting by fd when idle, by timer when expecting.
+
+    ``find`` tells the stream's _STREAM_ID as soon as the journal has it; lines that begin with
+    ``opening``, our own first one, are left out.
+    """
+
+    def __init__(self, find: Callable[[RawReader], str | None], opening: str) -> None:
+        self._find_stream = find
+        self._opening = opening.encode()
         self._reader = open_reader()
         self._joiner = Joiner()
         self._stream_id: str | None = None
@@ -96,7 +116,7 @@ class StreamFollower:
                 break
             # our own lines are never cut: they must not be taken for the rest of a cut one
             whole = entry if entry.pid == self._own_pid else self._joiner.add(entry)
-            if whole is not None and whole.message != self._opening_message:
+            if whole is not None and not whole.message.startswith(self._opening):
                 entries.append(whole)
         return entries
 
@@ -131,9 +151,7 @@ class StreamFollower:
                 os.close(fd)
 
     def _find(self) -> bool:
-        stream_id = find_stream_id(
-            self._reader, self._identifier, self._opening_line, self._since_seconds
-        )
+        stream_id = self._find_stream(self._reader)
         if stream_id is None:
             return False
         self._stream_id = stream_id

@@ -11,8 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from vllm_warden.adapters.journal.entry import Entry
-from vllm_warden.adapters.journal.follow import StreamFollower, now_realtime_seconds
+from vllm_warden.adapters.journal.entry import Entry, RawReader
+from vllm_warden.adapters.journal.follow import (
+    StreamFollower,
+    find_attempt,
+    find_stream_id,
+    now_realtime_seconds,
+)
 from vllm_warden.adapters.journal.library import JournalUnavailable, journal_module
 from vllm_warden.core.diagnose.evidence import LogRecord
 from vllm_warden.core.diagnose.redact import redact
@@ -64,18 +69,13 @@ def write_line(fd: int, line: str, limit_seconds: float) -> bool:
 class JournalStream:
     """Satisfies ``daemon.ports.LogStream``."""
 
-    def __init__(self, identifier: str, launch_id: str) -> None:
-        """Raises JournalUnavailable."""
+    def __init__(
+        self, identifier: str, writer: int | None, make_follower: Callable[[], StreamFollower]
+    ) -> None:
+        """Owns the writer."""
         self._identifier = identifier
-        self._opening_line = opening_line(launch_id, secrets.token_hex(8))
-        self._since_seconds = now_realtime_seconds()
-        self._writer = open_writer(identifier)
-        if not write_line(self._writer, self._opening_line, 1.0):
-            os.close(self._writer)
-            raise JournalUnavailable(
-                "cannot open a journal stream: systemd-journald does not take our line; "
-                "see `systemctl status systemd-journald`"
-            )
+        self._writer = writer
+        self._make_follower = make_follower
         self._expecting = False
         self._closing = threading.Event()
         self._end = ""
@@ -83,9 +83,38 @@ class JournalStream:
         self._follower: StreamFollower | None = None
         self._thread: threading.Thread | None = None
 
+    @classmethod
+    def opened(cls, identifier: str, launch_id: str) -> JournalStream:
+        """A new stream. Raises JournalUnavailable."""
+        line = opening_line(launch_id, secrets.token_hex(8))
+        since_seconds = now_realtime_seconds()
+        writer = open_writer(identifier)
+        if not write_line(writer, line, 1.0):
+            os.close(writer)
+            raise JournalUnavailable(
+                "cannot open a journal stream: systemd-journald does not take our line; "
+                "see `systemctl status systemd-journald`"
+            )
+
+        def find(reader: RawReader) -> str | None:
+            return find_stream_id(reader, identifier, line, since_seconds)
+
+        return cls(identifier, writer, lambda: StreamFollower(find, line))
+
+    @classmethod
+    def resumed(cls, identifier: str, launch_id: str, writer: int | None) -> JournalStream:
+        """The stream of an earlier daemon, from its begin; of the launch id its begin will do."""
+        opening = opening_line(launch_id, "").rstrip()
+
+        def find(reader: RawReader) -> str | None:
+            return find_attempt(reader, identifier, opening)
+
+        return cls(identifier, writer, lambda: StreamFollower(find, opening))
+
     @property
     def writer_fd(self) -> int:
-        return self._writer
+        """-1 where an earlier daemon's could not be had."""
+        return -1 if self._writer is None else self._writer
 
     def start_reading(self, deliver: Deliver) -> None:
         self._thread = threading.Thread(
@@ -100,6 +129,8 @@ class JournalStream:
     def finish(self, limit_seconds: float = 2.0) -> bool:
         """False: journald or our reader is dead or too slow, lines may be missing."""
         if self._thread is None or not self._thread.is_alive():
+            return False
+        if self._writer is None:
             return False
         began = time.monotonic()
         self._ended.clear()
@@ -116,9 +147,10 @@ class JournalStream:
         self._wake()
         if self._thread is not None:
             self._thread.join(timeout=2)
-        with contextlib.suppress(OSError):
-            os.close(self._writer)
-        self._writer = -1
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._writer)
+        self._writer = None
 
     def _wake(self) -> None:
         if self._follower is not None:
@@ -126,7 +158,7 @@ class JournalStream:
 
     def _read(self, deliver: Deliver) -> None:
         """A Reader crashes the process when two threads touch it: it is made and closed here."""
-        follower = StreamFollower(self._identifier, self._opening_line, self._since_seconds)
+        follower = self._make_follower()
         self._follower = follower
         number = 0
         try:

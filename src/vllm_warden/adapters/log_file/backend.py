@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -50,6 +51,20 @@ class FileLog:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         remove_old_attempts(path.parent, self._keep_attempts - 1)
         return FileStream(path, self._cap_bytes)
+
+    def resume_stream(
+        self, instance: str, attempt: int, launch_id: str, writer_fd: int | None
+    ) -> FileStream:
+        """An earlier daemon's, from its begin; of the launch id its begin will do. Raises OSError.
+
+        The descriptor is closed: the file is written through one of our own.
+        """
+        if writer_fd is not None:
+            os.close(writer_fd)
+        pattern = self._path(instance, attempt, f"{launch_id}*")
+        for path in sorted(pattern.parent.glob(pattern.name)):
+            return FileStream(path, self._cap_bytes)
+        raise FileNotFoundError(errno.ENOENT, "there is no such log", str(pattern))
 
     def read_attempt(
         self, instance: str, attempt: int, launch_id: str, last_lines: int | None

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
+from struct import pack
+
+FIRST_FD = 3
+"""SD_LISTEN_FDS_START of sd-daemon.h."""
 
 
 class SystemdNotifier:
@@ -35,12 +40,33 @@ class SystemdNotifier:
     def stopping(self) -> None:
         self._send("STOPPING=1")
 
-    def _send(self, message: str) -> None:
+    def keep(self, name: str, fd: int) -> None:
+        """Into systemd's descriptor store, also when its other end hangs up (FDPOLL, 246)."""
+        self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fd)
+
+    def forget(self, name: str) -> None:
+        self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+    def kept(self) -> Mapping[str, int]:
+        """sd_listen_fds_with_names(3); the variables are not for our children."""
+        pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
+        names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
+        if pid != str(os.getpid()) or not count.isdecimal():
+            return {}
+        found: dict[str, int] = {}
+        for fd, name in zip(range(FIRST_FD, FIRST_FD + int(count)), names, strict=False):
+            os.set_inheritable(fd, False)  # noqa: FBT003 -- its only form
+            if found.setdefault(name, fd) != fd:
+                os.close(fd)
+        return found
+
+    def _send(self, message: str, fd: int | None = None) -> None:
         """A full or missing socket loses the message: late news is no reason to stop."""
         if self._socket is None:
             return
+        with_fd = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, pack("i", fd))]
         try:
-            self._socket.sendto(message.encode(), self._address)
+            self._socket.sendmsg([message.encode()], with_fd, 0, self._address)
         except OSError:
             return
 

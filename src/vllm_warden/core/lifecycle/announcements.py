@@ -13,6 +13,7 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "once for each reason, not at each look.",
         "gate-opened": "The gate has opened after it had been closed.",
         "lesson-unused": "Learned settings were left out: mode or bounds do not allow them by now.",
+        "engine-adopted": "A new daemon has taken over what an earlier one launched.",
         "attempt-launched": "The engine's process exists; `data` holds attempt and settings.",
         "phase-entered": "The log shows the next phase of the start; `data` holds attempt, phase.",
         "engine-ready": "The first token came back from a socket of this attempt.",

@@ -9,6 +9,7 @@ from enum import IntEnum
 from vllm_warden.core.decide.decision import Decision
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.model import Settings
 
 
@@ -36,6 +37,16 @@ class Launch(Effect):
     attempt: int
     settings: Settings
     gpu_indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver(Effect):
+    """Watch an attempt of an earlier daemon as if it had been launched by this one.
+
+    One that has ended meanwhile is answered with ProcessExited.
+    """
+
+    found: FoundEngine
 
 
 class StopSignal(IntEnum):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence, LostProcess
+from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.trial import Trial
 from vllm_warden.core.model import Figures, Phase, ProcessIdentity, Settings
 from vllm_warden.core.plan.gate import GateReport
@@ -65,6 +66,13 @@ class AcceptRequested(Event):
 
     by: str
     engine: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFound(Event):
+    """An earlier daemon launched this and did not see it end."""
+
+    found: FoundEngine
 
 
 @dataclass(frozen=True, slots=True)

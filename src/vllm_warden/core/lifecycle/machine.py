@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from vllm_warden.core.lifecycle import dying, learned, requests, serving, starting
+from vllm_warden.core.lifecycle import adopting, dying, learned, requests, serving, starting
 from vllm_warden.core.lifecycle import events as e
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.lifecycle.steps import Step
@@ -73,16 +73,18 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
         e.HoldRequested,
         Rule(requests.hold_running, stays=True),
     ),
-    ((STOPPED, WAITING, BACKOFF, HELD, FAILED), e.HoldRequested, Rule(requests.hold_idle, (HELD,))),
+    ((STOPPED, BACKOFF, HELD, FAILED), e.HoldRequested, Rule(requests.hold_idle, (HELD,))),
+    ((WAITING,), e.HoldRequested, Rule(requests.hold_idle, (HELD,), stays=True)),
     (_RUNNING, e.ResumeRequested, Rule(requests.resume_running, stays=True)),
     ((DIAGNOSING,), e.ResumeRequested, Rule(requests.resume_running, stays=True)),
     (tuple(State), e.ForgetRequested, Rule(learned.forget, stays=True)),
     (tuple(State), e.AcceptRequested, Rule(learned.accept, stays=True)),
     # the gate and the launch
+    ((STOPPED, HELD), e.EngineFound, Rule(adopting.found, (WAITING,))),
     (
         (WAITING,),
         e.GateReported,
-        Rule(starting.gate_reported, (STARTING, HELD, FAILED), stays=True),
+        Rule(starting.gate_reported, (STARTING, STOPPING, HELD, FAILED), stays=True),
     ),
     ((WAITING,), e.TimerElapsed, Rule(starting.look_again, stays=True)),
     ((BACKOFF,), e.TimerElapsed, Rule(starting.backoff_elapsed, (WAITING,))),
@@ -142,6 +144,7 @@ IGNORED: frozenset[tuple[State, type[e.Event]]] = frozenset(
 )
 
 _IMPOSSIBLE: dict[type[e.Event], tuple[State, ...]] = {
+    e.EngineFound: (WAITING, BACKOFF, FAILED, *_RUNNING, STOPPING, DIAGNOSING),
     e.Launched: (READY, UNREADY),
     e.LaunchFailed: (*_IDLE, READY, UNREADY, DIAGNOSING),
     e.AttemptReleased: _RUNNING,

@@ -45,6 +45,8 @@ STOP_NOW_SECONDS = 2.0
 
 def start(instance: Instance, event: StartRequested | ResumeRequested | RestartRequested) -> Step:
     """Want it, forget a hold, and look at the gate with the learned settings."""
+    if instance.found is not None:
+        return want(instance, event)
     trial = None if isinstance(event, ResumeRequested) else event.trial
     wanted = replace(
         with_lesson(instance), wanted=True, wanted_by=event.by, held_by=None, trial=trial
@@ -71,7 +73,9 @@ def want(instance: Instance, event: StartRequested | RestartRequested | ResumeRe
 
 
 def stop_nothing(instance: Instance, event: StopRequested) -> Step:
-    """Stop what does not run."""
+    """Stop what does not run; what is about to be taken over is stopped then."""
+    if instance.found is not None:
+        return stop_diagnosing(instance, event)
     if event.keep_wanted:
         if instance.state in (State.HELD, State.FAILED):
             return instance, ()
@@ -168,7 +172,9 @@ def hold_stopping(instance: Instance, event: HoldRequested) -> Step:
 
 
 def hold_idle(instance: Instance, event: HoldRequested) -> Step:
-    """Nothing runs, and nothing will be started."""
+    """Nothing runs, and nothing will be started; what is about to be taken over runs on."""
+    if instance.found is not None:
+        return hold_running(instance, event)
     by_operator = replace(instance, held_by=event.by)
     return held(by_operator, event.at_seconds, f"hold asked by {event.by}")
 

@@ -12,6 +12,7 @@ from vllm_warden.core.decide.envelope import (
 )
 from vllm_warden.core.decide.knobs import effective
 from vllm_warden.core.decide.slack import cuda_total_bytes
+from vllm_warden.core.lifecycle.adopting import take_over
 from vllm_warden.core.lifecycle.effects import (
     Announce,
     Effect,
@@ -59,6 +60,8 @@ LAUNCH_RETRY_SECONDS = 30.0
 
 def gate_reported(instance: Instance, event: GateReported) -> Step:
     """Open: launch. Otherwise wait and say for what, or stop waiting."""
+    if instance.found is not None:
+        return take_over(_informed(instance, event.report), event, instance.found)
     informed = with_trial(_informed(instance, event.report))
     since = instance.gate_since_seconds
     waited = 0.0 if since is None else event.at_seconds - since

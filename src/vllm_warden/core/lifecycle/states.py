@@ -13,6 +13,7 @@ from vllm_warden.core.decide.observation import Observation
 from vllm_warden.core.decide.slack import Slack
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import LostProcess
+from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.trial import Trial
 from vllm_warden.core.model import Phase, ProcessIdentity, Settings, SettingValue
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
@@ -81,7 +82,7 @@ class Instance:
     ``wanted`` and ``state`` are two things: what was asked for, and what is. ``timer`` is the
     number of the one live timer or gate look; anything that arrives with another number is stale.
     ``changes`` are the settings that the next launch overlays on the asked ones; ``trial``, where
-    a person asked for one, goes before them once.
+    a person asked for one, goes before them once. ``found`` is waiting to be taken over.
     """
 
     spec: InstanceSpec
@@ -98,6 +99,7 @@ class Instance:
     attempts_made: int = 0
     changes: Mapping[str, SettingValue] = field(default_factory=dict)
     trial: Trial | None = None
+    found: FoundEngine | None = None
     engine: EngineFacts = field(default_factory=EngineFacts)
     model: ModelFacts = field(default_factory=ModelFacts)
     defaults: Settings = field(default_factory=dict)

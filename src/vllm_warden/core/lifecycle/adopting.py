@@ -1,0 +1,55 @@
+"""Takes over what an earlier daemon launched: no new attempt, no gate, nothing is relaunched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm_warden.core.lifecycle import requests
+from vllm_warden.core.lifecycle.effects import Announce, TakeOver
+from vllm_warden.core.lifecycle.events import EngineFound, GateReported, StopRequested
+from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.states import Attempt, Instance, State
+from vllm_warden.core.lifecycle.steps import Step, moved, waiting
+
+
+def found(instance: Instance, event: EngineFound) -> Step:
+    """Look at engine, model and GPUs first: a later decision needs what the look tells."""
+    text = f"taking over attempt {event.found.attempt} of an earlier daemon"
+    looking, effects = waiting(instance, event.at_seconds, text)
+    made = max(instance.attempts_made, event.found.attempt)
+    return replace(looking, found=event.found, attempts_made=made), effects
+
+
+def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> Step:
+    """It runs already, so whatever the gate would say of a launch does not matter."""
+    asked = instance.asked
+    changes = {
+        name: value for name, value in taken.settings.items() if asked.get(name, value) != value
+    }
+    attempt = Attempt(
+        taken.attempt,
+        taken.settings,
+        changes,
+        taken.launched_seconds,
+        launch_id=taken.launch_id,
+        identity=taken.identity,
+        ready_since_seconds=taken.ready_since_seconds,
+        forgotten=taken.forgotten,
+    )
+    text = f"attempt {taken.attempt} of an earlier daemon is taken over: "
+    text += "it has ended" if taken.identity is None else f"process {taken.identity.pid}"
+    starting = replace(
+        moved(instance, State.STARTING, event.at_seconds, text),
+        found=None,
+        attempt=attempt,
+        changes=changes,
+        gpu_indices=taken.gpu_indices,
+        gate_text=None,
+        gate_since_seconds=None,
+    )
+    effects = (Announce("engine-adopted", text, {"attempt": taken.attempt}), TakeOver(taken))
+    if instance.wanted:
+        return starting, effects
+    by = instance.wanted_by or "an earlier daemon"
+    stopping, ending = requests.stop_serving(starting, StopRequested(event.at_seconds, by))
+    return stopping, (*effects, *ending)

@@ -1,0 +1,268 @@
+"""Finds what an earlier daemon launched and did not see end, and watches it from here on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import structlog
+
+from vllm_warden.core.lifecycle.effects import TakeOver
+from vllm_warden.core.lifecycle.events import ProcessExited
+from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.states import Instance
+from vllm_warden.core.model import ProcessIdentity, Settings, SettingValue
+from vllm_warden.core.plan.drop_in import DropInError, read_line
+from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
+from vllm_warden.daemon.live_attempt import LiveAttempt, descriptor_name
+from vllm_warden.daemon.observe import deliver_to, observe
+from vllm_warden.daemon.ports import AttemptGroup, Child, LogStream
+from vllm_warden.daemon.record import Document
+from vllm_warden.daemon.shell import Shell
+from vllm_warden.daemon.threads import LateError
+
+log = structlog.get_logger(__name__)
+
+GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+RETRY_SECONDS = 5.0
+
+
+def takeover_record(instance: Instance, live: LiveAttempt, identity: ProcessIdentity) -> Document:
+    """What a later daemon needs in order to take the attempt over."""
+    attempt = instance.attempt
+    return {
+        "boot_id": identity.boot_id,
+        "pid": identity.pid,
+        "start_ticks": identity.start_ticks,
+        "gpus": list(instance.gpu_indices),
+        "launched_seconds": live.launched_seconds,
+        "trial": attempt is not None and attempt.trial is not None,
+    }
+
+
+def find_engines(shell: Shell) -> dict[str, FoundEngine]:
+    """By instance: its one attempt that lives, or that ended while no daemon watched. Blocks.
+
+    The tree of groups is the registry. The history adds what a process cannot tell; where the two
+    contradict each other, the process is not taken for the attempt's parent.
+    """
+    groups: dict[str, AttemptGroup] = {}
+    for group in shell.ports.groups.leftovers():
+        newest = groups.get(group.instance)
+        if newest is None or group.attempt > newest.attempt:
+            groups[group.instance] = group
+    found = {}
+    for name in shell.instances:
+        one = _alive(shell, name, groups[name]) if name in groups else _ended(shell, name)
+        if one is not None:
+            found[name] = one
+    return found
+
+
+def _alive(shell: Shell, name: str, group: AttemptGroup) -> FoundEngine | None:
+    record = _record_of(shell, name, group)
+    leader = shell.ports.earlier.leader(group.pids())
+    if record is not None and record.is_over:
+        return None  # it was being ended
+    if record is not None and record.identity is not None:
+        is_same = leader == record.identity or record.identity.pid in group.pids()
+        identity = record.identity if is_same else None
+        return _found(record, identity)
+    spec = shell.instances[name].spec
+    if leader is None or not _is_of(spec, shell.ports.earlier.words(leader.pid)):
+        return None
+    return _unrecorded(shell, spec, group, leader)
+
+
+def _unrecorded(
+    shell: Shell, spec: InstanceSpec, group: AttemptGroup, leader: ProcessIdentity
+) -> FoundEngine:
+    """Without a history: what its command line and environment say; nothing is learned of it."""
+    earlier = shell.ports.earlier
+    indices = (earlier.variable(leader.pid, GPUS_VARIABLE) or "").split(",")
+    return FoundEngine(
+        attempt=group.attempt,
+        launch_id=group.launch_prefix,
+        settings=_settings_of(spec, earlier.words(leader.pid)),
+        gpu_indices=tuple(int(index) for index in indices if index.isdecimal()),
+        launched_seconds=shell.now(),
+        identity=leader,
+        forgotten=True,
+    )
+
+
+def _is_of(spec: InstanceSpec, words: object) -> bool:
+    """Whether a command line is one of ours for this instance."""
+    known = list(cast("list[str]", words))
+    return spec.model in known and str(spec.port) in known
+
+
+def _settings_of(spec: InstanceSpec, words: object) -> Settings:
+    known = list(cast("list[str]", words))
+    try:
+        line = read_line(known[known.index("serve") :] if "serve" in known else known)
+    except (DropInError, ValueError):
+        return spec.engine
+    return {**spec.engine, **line.engine}
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """An attempt of this boot as the history has it."""
+
+    number: int
+    launch_id: str
+    settings: Mapping[str, SettingValue]
+    gpu_indices: tuple[int, ...]
+    launched_seconds: float
+    identity: ProcessIdentity | None
+    ready_seconds: float | None
+    is_trial: bool
+    is_over: bool
+
+
+def _ended(shell: Shell, name: str) -> FoundEngine | None:
+    """The newest attempt, if nothing is left of it and nobody has seen it end."""
+    for document in shell.recorder.attempts.get(name, ())[:1]:
+        record = _read(document, shell.ports.clock.boot_id())
+        if record is not None and record.identity is not None and not record.is_over:
+            return _found(record, None)
+    return None
+
+
+def _record_of(shell: Shell, name: str, group: AttemptGroup) -> _Record | None:
+    for document in shell.recorder.attempts.get(name, ()):
+        record = _read(document, shell.ports.clock.boot_id())
+        if record is not None and record.number == group.attempt:
+            return record if record.launch_id[:8] == group.launch_prefix else None
+    return None
+
+
+def _read(document: Document, boot_id: str) -> _Record | None:
+    """None for an attempt of another boot, and for a document that is not whole."""
+    if document.get("boot_id") != boot_id:
+        return None
+    try:
+        pid, ticks = document["pid"], document["start_ticks"]
+        known = isinstance(pid, int) and isinstance(ticks, int)
+        ready = document.get("ready_seconds")
+        return _Record(
+            number=int(cast("int", document["number"])),
+            launch_id=str(document["launch_id"]),
+            settings=dict(cast("Mapping[str, SettingValue]", document["settings"])),
+            gpu_indices=tuple(int(gpu) for gpu in cast("list[int]", document["gpus"])),
+            launched_seconds=float(cast("float", document["launched_seconds"])),
+            identity=ProcessIdentity(cast("int", pid), cast("int", ticks), boot_id)
+            if known
+            else None,
+            ready_seconds=float(ready) if isinstance(ready, int | float) else None,
+            is_trial=document.get("trial") is True,
+            is_over=document.get("ended") is not None,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _found(record: _Record, identity: ProcessIdentity | None) -> FoundEngine:
+    return FoundEngine(
+        attempt=record.number,
+        launch_id=record.launch_id,
+        settings=record.settings,
+        gpu_indices=record.gpu_indices,
+        launched_seconds=record.launched_seconds,
+        identity=identity,
+        ready_since_seconds=record.ready_seconds,
+        forgotten=record.is_trial,
+    )
+
+
+async def take_over(shell: Shell, name: str, effect: TakeOver) -> None:
+    """Read its log from the begin, and watch it as if it had been launched here."""
+    found = effect.found
+    live, child = await _prepared(shell, name, found)
+    shell.live[name] = live
+    live.stream.start_reading(deliver_to(shell, live))
+    if child is None:
+        live.exited, live.ready = True, found.ready_since_seconds is not None
+        shell.post(name, ProcessExited(shell.now(), live.number, None))
+        return
+    live.child = child
+
+    def exited(status: int | None) -> None:
+        live.exited, live.exit_status = True, status
+        shell.post(name, ProcessExited(shell.now(), live.number, status))
+
+    child.watch_exit(exited)
+    shell.start(observe(shell, live))
+
+
+async def _prepared(
+    shell: Shell, name: str, found: FoundEngine
+) -> tuple[LiveAttempt, Child | None]:
+    """As often as it takes: an engine that runs must not be left unwatched."""
+    while True:
+        try:
+            prepared = await shell.lanes.launches.call(lambda: _prepare(shell, name, found))
+        except Exception as error:
+            if not isinstance(error, (LateError, OSError)):
+                log.exception("internal-error", kind="adoption")
+            text = f"{name}: cannot take over attempt {found.attempt}: {error}"
+            shell.recorder.set_condition(f"adoption-{name}", text)
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            shell.recorder.set_condition(f"adoption-{name}", None)
+            return prepared
+
+
+def _prepare(shell: Shell, name: str, found: FoundEngine) -> tuple[LiveAttempt, Child | None]:
+    """Blocking part. The group of one that has ended is made again, empty."""
+    earlier, groups = shell.ports.earlier, shell.ports.groups
+    group = _group_of(shell, name, found) or groups.create(name, found.attempt, found.launch_id)
+    child = None if found.identity is None else earlier.adopt(found.identity)
+    stream, is_whole = _stream(shell, name, found)
+    now = shell.now()
+    plan = LaunchPlan(
+        instance=name,
+        attempt=found.attempt,
+        launch_id=found.launch_id,
+        argv=tuple(earlier.words(found.identity.pid)) if found.identity else (),
+        environment={"TMPDIR": str(shell.state_directory / "t" / found.launch_id[:8])},
+        settings=found.settings,
+    )
+    live = LiveAttempt(
+        instance=name,
+        number=found.attempt,
+        plan=plan,
+        group=group,
+        stream=stream,
+        launched_seconds=found.launched_seconds,
+        launched_wall_seconds=shell.ports.clock.wall_seconds() - (now - found.launched_seconds),
+        oom_kills_at_launch=groups.oom_kills(),
+        progress_seconds=now,
+        log_is_whole=is_whole,
+        pids_seen=set(group.pids()),
+    )
+    return live, child
+
+
+def _group_of(shell: Shell, name: str, found: FoundEngine) -> AttemptGroup | None:
+    for group in shell.ports.groups.leftovers():
+        if (group.instance, group.attempt) == (name, found.attempt):
+            return group
+    return None
+
+
+def _stream(shell: Shell, name: str, found: FoundEngine) -> tuple[LogStream, bool]:
+    """Its log, and whether that can be read at all: otherwise an empty one stands in for it."""
+    key = descriptor_name(name, found.attempt, found.launch_id)
+    writer = shell.kept_descriptors.pop(key, None)
+    if writer is None and found.identity is not None:
+        writer = shell.ports.earlier.output_of(found.identity.pid)
+    backend = shell.ports.log_backend
+    try:
+        return backend.resume_stream(name, found.attempt, found.launch_id, writer), True
+    except OSError as error:
+        log.warning("log-not-found", instance=name, attempt=found.attempt, error=str(error))
+    return backend.open_stream(name, found.attempt, found.launch_id), False

@@ -1,0 +1,99 @@
+"""A new daemon and what an earlier one launched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.lifecycle.machine_room import MachineRoom
+from vllm_warden.core.lifecycle import effects as fx
+from vllm_warden.core.lifecycle import events as ev
+from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.machine import step
+from vllm_warden.core.lifecycle.states import State
+from vllm_warden.core.model import ProcessIdentity
+from vllm_warden.core.plan.gate import GateReport
+from vllm_warden.core.plan.spec import InstanceSpec
+
+FOUND = FoundEngine(
+    attempt=7,
+    launch_id="0badcafe",
+    settings={"max_num_seqs": 256},
+    gpu_indices=(),
+    launched_seconds=10.0,
+    identity=ProcessIdentity(77, 1, "boot"),
+)
+
+
+@pytest.fixture
+def room() -> MachineRoom:
+    made = MachineRoom(InstanceSpec("tiny", "/m", (), engine={"max_num_seqs": 1024}))
+    made.instance = replace(made.instance, wanted=True, wanted_by="autostart", attempts_made=3)
+    return made
+
+
+def test_it_is_taken_over_as_the_attempt_it_is_whatever_the_gate_says(room: MachineRoom) -> None:
+    room.tell(ev.EngineFound(room.now, FOUND))
+    room.close_gate("port 8000 is taken", hopeless=True)
+
+    attempt = room.instance.attempt
+    assert attempt is not None
+    assert (room.instance.state, attempt.number) == (State.STARTING, 7)
+    assert dict(attempt.changes) == {"max_num_seqs": 256}
+    assert room.instance.attempts_made == 7
+    assert room.launches == []
+    assert "engine-adopted" in room.announced
+    room.ready()
+    assert room.is_in(State.READY)
+    assert room.instance.found is None
+
+
+def test_a_start_that_is_asked_meanwhile_changes_nothing(room: MachineRoom) -> None:
+    room.tell(ev.EngineFound(room.now, FOUND))
+    room.tell(ev.StartRequested(room.now, "person"))
+    room.tell(ev.ResumeRequested(room.now, "person"))
+    room.open_gate()
+    assert room.is_in(State.STARTING)
+    assert room.launches == []
+
+
+def test_a_stop_that_is_asked_meanwhile_stops_it(room: MachineRoom) -> None:
+    room.tell(ev.EngineFound(room.now, FOUND))
+    room.tell(ev.StopRequested(room.now, "person"))
+    room.open_gate()
+    assert room.is_in(State.STOPPING)
+    assert room.signals == [fx.StopSignal.TERMINATE]
+
+
+def test_what_nobody_wants_is_stopped(room: MachineRoom) -> None:
+    room.instance = replace(room.instance, wanted=False)
+    room.tell(ev.EngineFound(room.now, FOUND))
+    room.open_gate()
+    assert room.is_in(State.STOPPING)
+
+
+def test_a_hold_is_kept(room: MachineRoom) -> None:
+    room.instance = replace(room.instance, state=State.HELD, held_by="person")
+    room.tell(ev.EngineFound(room.now, FOUND))
+    room.open_gate()
+    assert (room.instance.state, room.instance.held_by) == (State.STARTING, "person")
+
+
+def test_a_hold_that_is_asked_meanwhile_leaves_it_running(room: MachineRoom) -> None:
+    room.tell(ev.EngineFound(room.now, FOUND))
+    room.tell(ev.HoldRequested(room.now, "person"))
+    room.open_gate()
+    assert (room.instance.state, room.instance.held_by) == (State.STARTING, "person")
+
+
+def test_one_that_has_ended_meanwhile_was_ready_when_it_was(room: MachineRoom) -> None:
+    ended = replace(FOUND, identity=None, ready_since_seconds=20.0)
+    room.tell(ev.EngineFound(room.now, ended))
+    looking = room.instance
+    number = room.looks[-1]
+    room.open_gate()
+    _, effects = step(looking, ev.GateReported(room.now, number, GateReport()))
+    assert fx.TakeOver(ended) in effects
+    assert room.instance.attempt is not None
+    assert room.instance.attempt.ready_since_seconds == 20.0

@@ -1,0 +1,198 @@
+"""Engines outlive the daemon: the next one takes them over, or says how they ended meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.wardens import Warden, complete, free_port, living
+
+pytestmark = pytest.mark.slow
+
+
+def kill(warden: Warden) -> None:
+    assert warden.process is not None
+    warden.process.kill()
+    warden.process.wait()
+
+
+def pids_of(warden: Warden) -> list[int]:
+    pids = warden.status("x")["pids"]
+    return [pids["parent"], *(int(pid) for pid in pids["engine"])]
+
+
+def test_a_serving_engine_is_taken_over_by_the_next_daemon(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    port = free_port()
+    warden.write_config(instance("x", model, port=port))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    before = pids_of(warden)
+    kill(warden)
+    assert complete(port, str(model))["choices"]
+
+    warden.start()
+
+    status = warden.until_state("x", "ready", seconds=20)
+    assert pids_of(warden) == before
+    assert status["attempt"] == 1
+    assert warden.incidents("x") == []
+    kinds = [one["event"] for one in warden.events("x")]
+    assert kinds.count("attempt-launched") == 1
+    assert "engine-adopted" in kinds
+    # its whole log is there again, also the part that the first daemon read
+    assert "Application startup complete" in warden.command("logs", "x").stdout
+    assert warden.stop() == 0
+    assert living(before) == []
+
+
+def test_a_crash_after_the_takeover_is_diagnosed_from_the_whole_log(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    kill(warden)
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+
+    os.kill(warden.status("x")["pids"]["parent"], signal.SIGKILL)
+
+    warden.until(lambda: warden.status("x")["attempt"] == 2, 30, "it is relaunched")
+    (incident,) = warden.incidents("x")
+    assert incident["attempt"] == 1
+    assert incident["diagnosis"]["phase"] == "serving"
+    assert not incident["diagnosis"]["incomplete"]
+
+
+def test_a_start_that_is_half_way_is_taken_over(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    slow = '{ WARDEN_SIMULATED_SPEED = "0.5" }'
+    warden.write_config(instance("x", model, environment=slow))
+    warden.start()
+    warden.until(lambda: warden.status("x")["phase"] not in (None, "args"), 20, "it loads")
+    assert warden.status("x")["state"] == "starting"
+    kill(warden)
+    warden.start()
+
+    assert warden.until_state("x", "ready", seconds=60)["attempt"] == 1
+    phases = [one["data"]["phase"] for one in warden.events("x") if one["event"] == "phase-entered"]
+    assert "profile" in phases
+
+
+def test_an_engine_that_died_while_no_daemon_watched_is_diagnosed(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    pids = pids_of(warden)
+    kill(warden)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    warden.until(lambda: living(pids) == [], 10, "all are gone")
+
+    warden.start()
+
+    warden.until(lambda: warden.status("x")["attempt"] == 2, 30, "it is relaunched")
+    (incident,) = warden.incidents("x")
+    assert incident["attempt"] == 1
+    assert incident["diagnosis"]["phase"] == "serving"
+
+
+def test_without_a_history_the_tree_of_groups_tells_what_runs(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model, engine="max_num_seqs = 64"))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    before = pids_of(warden)
+    kill(warden)
+    for path in (warden.directory / "state").glob("*"):
+        if path.name.startswith(("history", "state")):
+            path.unlink()
+
+    warden.start()
+
+    status = warden.until_state("x", "ready", seconds=20)
+    assert pids_of(warden) == before
+    assert status["attempt"] == 1
+    assert warden.incidents("x") == []
+
+
+def test_an_instance_that_is_no_longer_configured_is_ended(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    before = pids_of(warden)
+    kill(warden)
+    warden.write_config(instance("y", model, autostart="false"))
+
+    warden.start()
+
+    warden.until(lambda: living(before) == [], 10, "the old engine is ended")
+
+
+def test_a_stop_that_a_dying_daemon_had_begun_is_finished(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model, drain_seconds=60.0))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    before = pids_of(warden)
+    os.kill(before[0], signal.SIGSTOP)  # the stop takes as long as it may
+    warden.client.post("/v1/instances/x/stop")
+    warden.until_state("x", "stopping", seconds=10)
+    kill(warden)
+    os.kill(before[0], signal.SIGCONT)
+
+    warden.start()
+
+    warden.until_state("x", "stopped", seconds=20)
+    assert living(before) == []
+    assert warden.incidents("x") == []
+
+
+def test_a_hold_outlives_the_daemon_and_leaves_the_engine_alone(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    before = pids_of(warden)
+    warden.client.post("/v1/instances/x/hold")
+    kill(warden)
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    assert pids_of(warden) == before
+
+    os.kill(before[0], signal.SIGKILL)
+
+    assert warden.until_state("x", "held", seconds=20)["attempt"] == 1
+
+
+def test_a_process_that_the_history_does_not_know_is_not_taken_for_the_engine(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    """Only its group is left: what an engine leaves behind is no engine."""
+    warden.write_config(instance("x", model))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    parent, *engine = pids_of(warden)
+    kill(warden)
+    os.kill(parent, signal.SIGKILL)
+
+    warden.start()
+
+    warden.until(lambda: warden.status("x")["attempt"] == 2, 30, "it is relaunched")
+    assert living(engine) == []
+    (incident,) = warden.incidents("x")
+    assert incident["attempt"] == 1
