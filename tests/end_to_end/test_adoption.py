@@ -161,6 +161,21 @@ def test_a_stop_that_a_dying_daemon_had_begun_is_finished(
     assert warden.incidents("x") == []
 
 
+def test_a_daemon_that_is_stopped_at_once_stops_what_it_was_about_to_take_over(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    before = pids_of(warden)
+    kill(warden)
+    warden.start()
+
+    assert warden.stop() == 0
+
+    assert living(before) == []
+
+
 def test_a_hold_outlives_the_daemon_and_leaves_the_engine_alone(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:

@@ -15,7 +15,7 @@ from vllm_warden.daemon.shell import Shell
 
 
 def _observe_gate(shell: Shell, name: str, effect: fx.ObserveGate) -> None:
-    if not shell.closing:
+    if not shell.closing or shell.instance(name).found is not None:
         shell.start(look(shell, name, effect.number))
 
 

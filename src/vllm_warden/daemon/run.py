@@ -27,6 +27,7 @@ from vllm_warden.daemon.adopt import find_engines
 from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.config_file import ConfigFile
 from vllm_warden.daemon.live_attempt import descriptor_name
+from vllm_warden.daemon.look import own_remains
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
@@ -287,9 +288,22 @@ def _daemon_stop(shell: Shell, *, now: bool = False) -> StopRequested:
     return StopRequested(shell.now(), "the daemon's own stop", now=now, keep_wanted=True)
 
 
+async def _all_taken_over(shell: Shell) -> None:
+    """What was found is stopped like the rest; where taking it over hangs, its group is killed."""
+    deadline = shell.now() + LEAVE_SECONDS
+    while shell.now() < deadline:
+        if not any(one.found for one in shell.loop.instances.values()):
+            return
+        await asyncio.sleep(0.02)
+    for name, one in shell.loop.instances.items():
+        for group in own_remains(shell, name) if one.found else ():
+            group.kill()
+
+
 async def _stop_all(setup: Setup, shell: Shell) -> None:
     """Stop every engine; wanted states stay as they are for the next start of the daemon."""
     shell.closing = True
+    await _all_taken_over(shell)
     for name in shell.loop.instances:
         shell.post(name, _daemon_stop(shell))
     longest = max((one.spec.drain_seconds for one in setup.instances), default=0.0)
