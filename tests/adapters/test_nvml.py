@@ -10,6 +10,7 @@ import pynvml
 import pytest
 
 from vllm_warden.adapters.nvml import gpus as gpus_module
+from vllm_warden.adapters.nvml import who
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.adapters.nvml.who import command_of, user_of
 from vllm_warden.simulation.build import nvml_library
@@ -50,6 +51,7 @@ def test_a_gpu_that_was_lost_is_found_again_after_its_reset(host, monkeypatch):
     gpus = NvmlGpus()
     first = gpus.memory()
     assert first[1].error is not None
+    assert (first[0].lost, first[1].lost) == (False, True)
     assert first[1].index == 1
     assert first[0].error is None
     (host / "gpu1" / "error").unlink()
@@ -182,3 +184,12 @@ def test_a_title_with_control_characters_stays_one_line(tmp_path):
     (tmp_path / "8" / "cmdline").write_bytes(b"")
     (tmp_path / "8" / "comm").write_bytes(b"kworker\n")
     assert command_of(8, tmp_path) == "kworker"
+
+
+def test_a_process_is_gone_only_where_its_number_is_ours(monkeypatch):
+    nobody = 1 << 22  # kernel.pid_max ends there
+    monkeypatch.setattr(who, "HOST_PID_NAMESPACE", Path("/proc/self/ns/pid").stat().st_ino)
+    assert who.is_gone(nobody)
+    assert not who.is_gone(os.getpid())
+    monkeypatch.setattr(who, "HOST_PID_NAMESPACE", 1)
+    assert not who.is_gone(nobody)

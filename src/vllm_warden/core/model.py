@@ -126,13 +126,17 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class GpuHolder:
-    """A process that holds memory of one GPU; bytes is None where the driver will not say."""
+    """A process that holds memory of one GPU; bytes is None where the driver will not say.
+
+    ``gone`` True: there is no such process any more, the driver still keeps its memory.
+    """
 
     pid: int
     used_bytes: int | None
     user: str = "?"
     command: str = "?"
     ours: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,8 @@ class GpuReading:
     error: str | None = None
     pci: str = ""
     """Address on the bus as NVML writes it (``00000000:3B:00.0``), empty when unknown."""
+    lost: bool = False
+    """Fallen off the bus, or in need of a reset: it does not come back by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def report(taken_gib: float, weights_gib: float = 20) -> GateReport:
 def after_waiting(spec: InstanceSpec, seen: GateReport) -> tuple[Instance, tuple[fx.Effect, ...]]:
     instance, _ = step(Instance(spec), ev.StartRequested(0.0, "operator"))
     effects: tuple[fx.Effect, ...] = ()
-    for at in (1.0, FOREIGN_HOLD_SECONDS + 1):
+    for at in (1.0, FOREIGN_HOLD_SECONDS + 2):
         assert instance.timer is not None
         instance, effects = step(instance, ev.GateReported(at, instance.timer, seen))
         if instance.state is State.WAITING:

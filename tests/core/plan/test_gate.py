@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from vllm_warden.core.model import GIB, GpuHolder, GpuReading
 from vllm_warden.core.plan.gate import Gate, GateReport, WorldFault, judge_gate
+from vllm_warden.core.plan.returning import Returning, follow
 from vllm_warden.core.plan.spec import InstanceSpec, ModelFacts
 
 FREE = GpuReading(0, "GPU-0", "H100", 80 * GIB, 79 * GIB)
@@ -140,3 +141,60 @@ def test_own_remains_are_ended_and_held_after_a_minute() -> None:
 def test_a_taken_port_and_other_starts_are_waited_for() -> None:
     assert "pid 7" in judge(GateReport(port_holder="pid 7 (nginx)"))[1]
     assert "other" in judge(GateReport(starting=("other",)))[1]
+
+
+def returning(*frees: float, every: float = 10.0) -> Returning:
+    """Looks at GPU 1 with so many GiB free."""
+    seen: Returning | None = None
+    for number, free in enumerate(frees):
+        gpu = replace(HELD, free_bytes=int(free * GIB))
+        seen = follow(seen, (FREE, gpu), 100.0 + number * every)
+    assert seen is not None
+    return seen
+
+
+def judge_returning(gpu: GpuReading, seen: Returning, waited: float) -> tuple[Gate, str]:
+    verdict = judge_gate(SPEC, GateReport(gpus=(FREE, gpu)), 0.9, waited, seen)
+    return verdict.gate, verdict.text
+
+
+def test_memory_that_comes_back_is_waited_for_however_long_and_it_is_said_how_long() -> None:
+    gpu = replace(HELD, free_bytes=40 * GIB)
+    gate, text = judge_returning(gpu, returning(20, 30, 40), 4000)
+    assert gate is Gate.WAIT
+    assert "it is coming back, about 32 s to go" in text  # 32 GiB at 1 GiB/s
+
+
+def test_memory_that_stopped_coming_back_is_held_half_an_hour_later() -> None:
+    gpu = replace(HELD, free_bytes=40 * GIB)
+    for looks, gate in ((100, Gate.WAIT), (200, Gate.HOLD)):
+        found, text = judge_returning(gpu, returning(20, 40, *[40] * looks), 9999)
+        assert found is gate
+        assert "coming back" not in text
+
+
+def test_less_than_the_drivers_own_noise_is_no_return() -> None:
+    seen = returning(20, 20.01, 20.02, 20.03)
+    assert seen.still_seconds == 30.0
+
+
+def test_memory_of_processes_that_are_gone_is_told_apart_and_held_after_two_minutes() -> None:
+    gone = replace(HELD, holders=(GpuHolder(4711, 59 * GIB, gone=True),))
+    gate, text = judge_returning(gone, returning(20, *[20] * 6), 60)
+    assert (gate, "pid 4711 (gone, 59.00 GiB)" in text) == (Gate.WAIT, True)
+    gate, text = judge_returning(gone, returning(20, *[20] * 13), 130)
+    assert gate is Gate.HOLD
+    assert "the driver keeps 59.00 GiB for processes that are gone" in text
+    assert "reset" in text
+
+
+def test_memory_that_a_living_process_keeps_secret_is_not_called_ownerless() -> None:
+    secret = replace(HELD, holders=(GpuHolder(4711, None, "alice", "python"),))
+    assert judge_returning(secret, returning(20, *[20] * 13), 130)[0] is Gate.WAIT
+
+
+def test_a_lost_gpu_is_held_at_once() -> None:
+    lost = replace(FREE, index=1, uuid="GPU-1", free_bytes=0, error="GPU is lost", lost=True)
+    gate, text = judge(GateReport(gpus=(FREE, lost)))
+    assert gate is Gate.HOLD
+    assert "GPU 1 is lost" in text

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from vllm_warden.adapters.nvml.errors import GpusUnavailable
-from vllm_warden.adapters.nvml.who import command_of, user_of
+from vllm_warden.adapters.nvml.who import command_of, is_gone, user_of
 from vllm_warden.core.model import GpuHolder, GpuReading
 
 RESTART_SECONDS = 10.0
@@ -105,7 +105,7 @@ class NvmlGpus:
             uuid = _text(nvml.nvmlDeviceGetUUID(handle))
             name = _text(nvml.nvmlDeviceGetName(handle))
         except nvml.NVMLError as error:
-            return GpuReading(index, "", "", 0, 0, error=str(error))
+            return GpuReading(index, "", "", 0, 0, error=str(error), lost=_is_lost(nvml, error))
         return Device(index, handle, uuid, name, _pci(nvml, handle))
 
     def _read(self, device: Device | GpuReading, *, with_holders: bool = False) -> GpuReading:
@@ -119,7 +119,7 @@ class NvmlGpus:
             holders = _holders(nvml, device.handle) if with_holders else ()
         except nvml.NVMLError as error:
             self._after_error(nvml, error)
-            return _unread(device, error)
+            return _unread(device, error, lost=_is_lost(nvml, error))
         return GpuReading(
             index=device.index,
             uuid=device.uuid,
@@ -141,10 +141,14 @@ class NvmlGpus:
             self._restart_due = True
 
 
-def _unread(device: Device, error: Exception) -> GpuReading:
+def _unread(device: Device, error: Exception, *, lost: bool) -> GpuReading:
     return GpuReading(
-        device.index, device.uuid, device.name, 0, 0, error=str(error), pci=device.pci
+        device.index, device.uuid, device.name, 0, 0, error=str(error), pci=device.pci, lost=lost
     )
+
+
+def _is_lost(nvml: ModuleType, error: Exception) -> bool:
+    return isinstance(error, (nvml.NVMLError_GpuIsLost, nvml.NVMLError_ResetRequired))
 
 
 def _pci(nvml: ModuleType, handle: Any) -> str:
@@ -180,7 +184,13 @@ def _holders(nvml: ModuleType, handle: Any) -> tuple[GpuHolder, ...]:
         for process in processes:
             used[int(process.pid)] = process.usedGpuMemory
     return tuple(
-        GpuHolder(pid=pid, used_bytes=used_bytes, user=user_of(pid), command=command_of(pid))
+        GpuHolder(
+            pid=pid,
+            used_bytes=used_bytes,
+            user=user_of(pid),
+            command=command_of(pid),
+            gone=is_gone(pid),
+        )
         for pid, used_bytes in sorted(used.items())
     )
 

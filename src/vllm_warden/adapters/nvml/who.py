@@ -7,6 +7,8 @@ from pathlib import Path
 
 PROC = Path("/proc")
 COMMAND_CHARACTERS_MAX = 120
+HOST_PID_NAMESPACE = 0xEFFFFFFC
+"""PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h."""
 
 
 def user_of(pid: int, proc: Path = PROC) -> str:
@@ -19,6 +21,15 @@ def user_of(pid: int, proc: Path = PROC) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def is_gone(pid: int, proc: Path = PROC) -> bool:
+    """Never said in a container: NVML shows the host's numbers there, which are not ours."""
+    try:
+        is_host = (proc / "self/ns/pid").stat().st_ino == HOST_PID_NAMESPACE
+    except OSError:
+        return False
+    return is_host and not (proc / str(pid)).exists()
 
 
 def command_of(pid: int, proc: Path = PROC) -> str:

@@ -11,6 +11,7 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "instance-started": "A start, restart or resume was taken.",
         "gate-waiting": "The gate is closed; the text says what is missing and who holds it. Told "
         "once for each reason, not at each look.",
+        "gate-waiting-long": "The gate has been closed for two minutes: a person may have to act.",
         "gate-opened": "The gate has opened after it had been closed.",
         "lesson-unused": "Learned settings were left out: mode or bounds do not allow them by now.",
         "engine-adopted": "A new daemon has taken over what an earlier one launched.",
@@ -33,6 +34,10 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "instance-failed": "It cannot work as configured; the text says why.",
         "instance-stopped": "It was stopped and nothing of it is left.",
         "incident-opened": "A failure was recorded; `data` holds its number.",
+        "incident-continued": "One more failure before anything had outlived the soak: it belongs to "
+        "the open incident; `data` holds its number.",
+        "incident-recovered": "The engine is ready after the newest failure; the incident stays open "
+        "until that has lasted for the soak.",
         "incident-resolved": "The incident has ended; the text says how.",
     }
 )

@@ -49,6 +49,7 @@ from vllm_warden.core.plan.gate import (
     instance_gpus,
     judge_gate,
 )
+from vllm_warden.core.plan.returning import follow
 
 LOOK_AGAIN_SECONDS = 0.5
 LOOK_AGAIN_LATER_SECONDS = 5.0
@@ -56,6 +57,7 @@ EAGER_SECONDS = 60.0
 """Memory of a dead engine usually comes back within a minute; after that a look costs more than
 it can win."""
 LAUNCH_RETRY_SECONDS = 30.0
+TELL_AGAIN_SECONDS = 120.0
 
 
 def gate_reported(instance: Instance, event: GateReported) -> Step:
@@ -67,7 +69,10 @@ def gate_reported(instance: Instance, event: GateReported) -> Step:
     waited = 0.0 if since is None else event.at_seconds - since
     settings = effective({**informed.asked, **informed.changes}, informed.defaults, informed.model)
     utilization = settings.get("gpu_memory_utilization")
-    verdict = judge_gate(informed.spec, event.report, utilization, waited)
+    mine = instance_gpus(informed.spec, event.report)
+    returning = follow(informed.returning, mine, event.at_seconds) if mine else None
+    informed = replace(informed, returning=returning)
+    verdict = judge_gate(informed.spec, event.report, utilization, waited, returning)
     if verdict.gate is Gate.OPEN:
         return _launch(informed, event, verdict)
     if verdict.gate is Gate.FAIL:
@@ -110,6 +115,10 @@ def _wait(instance: Instance, verdict: GateVerdict, waited_seconds: float) -> St
         effects.insert(0, EndRemains())
     if _without_numbers(instance.gate_text) != _without_numbers(verdict.text):
         effects.append(Announce("gate-waiting", verdict.text))
+    if waited_seconds >= TELL_AGAIN_SECONDS and not again.gate_told:
+        again = replace(again, gate_told=True)
+        text = f"still waiting after {waited_seconds / 60:.0f} min: {verdict.text}"
+        effects.append(Announce("gate-waiting-long", text))
     return again, tuple(effects)
 
 

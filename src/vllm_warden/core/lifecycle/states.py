@@ -16,6 +16,7 @@ from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.trial import Trial
 from vllm_warden.core.model import Phase, ProcessIdentity, Settings, SettingValue
+from vllm_warden.core.plan.returning import Returning
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
 
 
@@ -113,6 +114,8 @@ class Instance:
     incident_open: bool = False
     gate_text: str | None = None
     gate_since_seconds: float | None = None
+    gate_told: bool = False
+    returning: Returning | None = None
     lesson_unused: str | None = None
     next_try_seconds: float | None = None
 

@@ -35,7 +35,10 @@ def looking_at_gate(instance: Instance) -> Step:
 def waiting(instance: Instance, at_seconds: float, reason: str) -> Step:
     """Into WAITING with a first look at the gate."""
     moved_on = moved(instance, State.WAITING, at_seconds, reason)
-    return looking_at_gate(replace(moved_on, gate_text=None, gate_since_seconds=at_seconds))
+    fresh = replace(
+        moved_on, gate_text=None, gate_since_seconds=at_seconds, gate_told=False, returning=None
+    )
+    return looking_at_gate(fresh)
 
 
 def backing_off(instance: Instance, at_seconds: float, reason: str, after_seconds: float) -> Step:

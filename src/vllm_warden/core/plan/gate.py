@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from vllm_warden.core.model import GIB, GpuReading
+from vllm_warden.core.plan.returning import Returning
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
 
 SPARE_BYTES = GIB
@@ -18,6 +19,10 @@ SPARE_BYTES = GIB
 FOREIGN_HOLD_SECONDS = 1800.0
 """A foreign process is waited for this long, then the instance is held (never killed)."""
 OWN_REMAINS_HOLD_SECONDS = 60.0
+OWNERLESS_HOLD_SECONDS = 120.0
+"""The driver takes seconds to free the memory of a process that was killed, seldom a minute."""
+DRIVER_BYTES = GIB
+"""At most so much the driver itself uses of a GPU beside what it counts as reserved."""
 LOADED_OTHERWISE = frozenset({"quantization", "cpu_offload_gb", "load_format", "hf_overrides"})
 """Engine options with which the GPUs hold other bytes than the checkpoint's files."""
 
@@ -69,9 +74,16 @@ class GateVerdict:
 
 
 def judge_gate(
-    spec: InstanceSpec, report: GateReport, utilization: float | None, waited_seconds: float
+    spec: InstanceSpec,
+    report: GateReport,
+    utilization: float | None,
+    waited_seconds: float,
+    returning: Returning | None = None,
 ) -> GateVerdict:
-    """The first thing that is not right decides; the order is from hopeless to passing."""
+    """The first thing that is not right decides; the order is from hopeless to passing.
+
+    As long as memory is ``returning`` nothing is held for want of it.
+    """
     closed = _before_gpus(spec, report, waited_seconds)
     if closed is not None:
         return closed
@@ -79,7 +91,7 @@ def judge_gate(
         return GateVerdict(Gate.OPEN)
     if report.gpus_problem is not None:
         return GateVerdict(Gate.WAIT, f"the GPUs cannot be read: {report.gpus_problem}")
-    return _gpus(spec, report, utilization, waited_seconds)
+    return _gpus(spec, report, utilization, waited_seconds, returning)
 
 
 def _before_gpus(
@@ -108,7 +120,11 @@ def _own_remains(pids: tuple[int, ...], waited_seconds: float) -> GateVerdict:
 
 
 def _gpus(
-    spec: InstanceSpec, report: GateReport, utilization: float | None, waited_seconds: float
+    spec: InstanceSpec,
+    report: GateReport,
+    utilization: float | None,
+    waited_seconds: float,
+    returning: Returning | None,
 ) -> GateVerdict:
     by_key: Mapping[int | str, GpuReading] = {
         **{gpu.index: gpu for gpu in report.gpus},
@@ -123,7 +139,7 @@ def _gpus(
     chosen = tuple(by_key[key] for key in spec.gpus)
     for gpu in chosen:
         if gpu.error is not None:
-            return GateVerdict(Gate.WAIT, f"GPU {gpu.index} cannot be read: {gpu.error}")
+            return _unreadable(gpu)
     weights = weights_per_gpu(spec, report.model)
     for gpu in chosen:
         if weights + SPARE_BYTES > gpu.total_bytes:
@@ -134,15 +150,48 @@ def _gpus(
             text = f"{asked} of GPU {gpu.index}, which has {_gib(gpu.total_bytes)} in all"
             return GateVerdict(Gate.FAIL, text)
         if gpu.free_bytes < needed:
-            text = f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, {_gib(needed)} are needed"
-            text += f"; {holders_text(gpu)}"
-            hold = waited_seconds > FOREIGN_HOLD_SECONDS
-            return GateVerdict(Gate.HOLD if hold else Gate.WAIT, text)
+            return _short(gpu, needed, waited_seconds, returning)
     return GateVerdict(
         Gate.OPEN,
         gpu_indices=tuple(gpu.index for gpu in chosen),
         gpu_uuids=tuple(gpu.uuid for gpu in chosen),
     )
+
+
+def _unreadable(gpu: GpuReading) -> GateVerdict:
+    if gpu.lost:
+        text = f"GPU {gpu.index} is lost ({gpu.error}): only a reset or a reboot brings it back"
+        return GateVerdict(Gate.HOLD, text)
+    return GateVerdict(Gate.WAIT, f"GPU {gpu.index} cannot be read: {gpu.error}")
+
+
+def _short(
+    gpu: GpuReading, needed: int, waited_seconds: float, returning: Returning | None
+) -> GateVerdict:
+    """Who has the memory, whether it is coming back, and for how long that is waited for."""
+    text = f"GPU {gpu.index} has {_gib(gpu.free_bytes)} free, {_gib(needed)} are needed"
+    still = waited_seconds if returning is None else returning.still_seconds
+    left = None if returning is None else returning.seconds_left(gpu.index, needed - gpu.free_bytes)
+    if left is not None:
+        text += f"; it is coming back, about {math.ceil(left)} s to go"
+    ownerless = ownerless_bytes(gpu)
+    if ownerless + gpu.free_bytes >= needed and still > OWNERLESS_HOLD_SECONDS:
+        text += (
+            f"; the driver keeps {_gib(ownerless)} for processes that are gone, and only a reset "
+            "of the GPU or a reboot frees them"
+        )
+        return GateVerdict(Gate.HOLD, text)
+    text += f"; {holders_text(gpu)}"
+    return GateVerdict(Gate.HOLD if still > FOREIGN_HOLD_SECONDS else Gate.WAIT, text)
+
+
+def ownerless_bytes(gpu: GpuReading) -> int:
+    """What is in use without a living process that says so; 0 where a process keeps it secret."""
+    living = [holder for holder in gpu.holders if not holder.gone]
+    if any(holder.used_bytes is None for holder in living):
+        return 0
+    held = sum(holder.used_bytes or 0 for holder in living)
+    return max(0, gpu.total_bytes - gpu.free_bytes - held - DRIVER_BYTES)
 
 
 def instance_gpus(spec: InstanceSpec, report: GateReport) -> tuple[GpuReading, ...]:
@@ -182,7 +231,7 @@ def holders_text(gpu: GpuReading) -> str:
         return "no process is named as the holder"
     biggest = sorted(gpu.holders, key=lambda holder: -(holder.used_bytes or 0))[:4]
     return "held by " + ", ".join(
-        f"pid {holder.pid} ({holder.user}, {holder.command}, "
+        f"pid {holder.pid} ({'gone' if holder.gone else f'{holder.user}, {holder.command}'}, "
         f"{'unknown size' if holder.used_bytes is None else _gib(holder.used_bytes)})"
         for holder in biggest
     )
