@@ -15,9 +15,10 @@ from vllm_warden.adapters.model_directory.read import read_model_directory
 from vllm_warden.core.plan.memory_model.checkpoint import WeightSource
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
-from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
+from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
 from vllm_warden.core.plan.memory_model.layouts import all_layouts
 from vllm_warden.core.plan.memory_model.limits import find_limits
+from vllm_warden.core.plan.memory_model.model import Model
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
 from vllm_warden.core.plan.memory_model.verdict import plan_memory
 from vllm_warden.core.plan.spec import EngineFacts
@@ -55,6 +56,72 @@ def test_a_header_written_with_spaces_counts_the_same(directory):
     shard(directory / "model.safetensors", json.dumps(header, indent=3).encode())
 
     assert read_model_directory(directory).checkpoint.total_bytes == 64
+
+
+def test_a_download_that_was_cut_off_is_said_and_its_headers_are_believed(directory):
+    shard(directory / "model.safetensors", {"a.weight": tensor(4, 8)}, data_bytes=40)
+
+    files = read_model_directory(directory)
+
+    assert files.checkpoint.total_bytes == 64
+    assert "hold 40 of the 64 bytes that their headers name" in " ".join(files.problems)
+
+
+def test_weights_of_a_type_that_nobody_knows_are_counted_by_the_size_of_the_files(directory):
+    header = {"a.weight": tensor(4, 8), "b.weight": {**tensor(1 << 20), "dtype": "F3"}}
+    shard(directory / "model.safetensors", header, data_bytes=3 << 20)
+
+    files = read_model_directory(directory)
+
+    assert (files.checkpoint.source, files.checkpoint.total_bytes >> 20) == (WeightSource.FILES, 3)
+    assert "of an unknown type" in " ".join(files.problems)
+
+
+@pytest.mark.parametrize("shape", [(1 << 47,) * 64, (1 << 47,) * 20_000])
+def test_shapes_beyond_any_disk_are_not_believed(shape, directory):
+    shard(directory / "model.safetensors", {"a.weight": tensor(*shape)})
+
+    files = read_model_directory(directory)
+
+    assert files.checkpoint.source is WeightSource.FILES
+    assert files.problems
+
+
+def test_headers_too_large_to_be_any_are_not_kept_in_memory(directory, monkeypatch):
+    monkeypatch.setattr("vllm_warden.adapters.model_directory.read.HEADERS_BYTES_MAX", 150)
+    for name in ("a.safetensors", "b.safetensors"):
+        shard(directory / name, {"a.weight": tensor(4, 8)})
+
+    files = read_model_directory(directory)
+
+    assert files.checkpoint.source is WeightSource.FILES
+    assert files.problems == ("the headers of the shards are too large to be any",)
+
+
+@pytest.mark.parametrize("shards", [[1], {"b": 2}, None, 5])
+def test_an_index_that_names_no_file_names_none(shards, directory):
+    shard(directory / "model.safetensors", {"a.weight": tensor(4, 8)})
+    index = {"weight_map": {"a.weight": shards, "b.weight": "model.safetensors"}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    assert read_model_directory(directory).checkpoint.source is WeightSource.HEADERS
+
+
+def test_more_files_than_are_looked_at_are_said(directory, monkeypatch):
+    monkeypatch.setattr("vllm_warden.adapters.model_directory.read.FILES_MAX", 2)
+    for name in ("a.bin", "b.bin"):
+        (directory / name).write_bytes(b"xx")
+
+    assert "only the first 2 of its 3 files" in read_model_directory(directory).problems[0]
+
+
+def test_the_name_of_a_file_cannot_write_to_a_terminal(directory):
+    (directory / "a\x1b[31m\nb\udcff.safetensors").write_bytes(b"")
+
+    problems = "".join(read_model_directory(directory).problems)
+
+    assert problems.isprintable()
+    assert r"'a\x1b[31m\nb\udcff.safetensors'" in problems
 
 
 def test_experts_of_all_shards_are_counted(directory):
