@@ -15,6 +15,7 @@ from pathlib import Path
 from vllm_warden.simulation import flags, frames
 from vllm_warden.simulation.api_server import Server
 from vllm_warden.simulation.era import current
+from vllm_warden.simulation.laws import LawsOf, ordinary
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.plan import ConfigurationRefused, Plan, make_plan
 
@@ -28,7 +29,7 @@ BANNER = (
 )
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None, laws: LawsOf = ordinary) -> int:
     """Exit status as vLLM's: 2 usage, 1 a failed start, 0 stopped or died while serving."""
     args = flags.parse(sys.argv[1:] if words is None else words)
     era = current()
@@ -43,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     bound = bind(args, log)
     if bound is None:
         return 1
-    plan = configure(args, model, log)
+    plan = configure(args, model, log, laws)
     if plan is None:
         return 1
     status = Server(plan, log, bound).run()
@@ -74,7 +75,7 @@ def bind(args: argparse.Namespace, log: Log) -> socket.socket | None:
     return bound
 
 
-def configure(args: argparse.Namespace, model: str, log: Log) -> Plan | None:
+def configure(args: argparse.Namespace, model: str, log: Log, laws: LawsOf) -> Plan | None:
     """None when the model's folder is missing or a setting is refused; the log says why."""
     if model.startswith("/") and not Path(model).is_dir():
         text = (
@@ -84,7 +85,7 @@ def configure(args: argparse.Namespace, model: str, log: Log) -> Plan | None:
         log.plain(*frames.traceback(frames.API_MODEL_PATH, text))
         return None
     try:
-        plan = make_plan(args)
+        plan = make_plan(args, laws)
     except ConfigurationRefused as refused:
         log.plain(*frames.traceback(frames.API_CONFIG, refused.error))
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +33,13 @@ def make_host(
 ) -> Path:
     """Write the directory of a host with idle GPUs and return it."""
     directory.mkdir(parents=True, exist_ok=True)
+    host = zlib.crc32(os.fsencode(directory.absolute()))  # no two hosts have the same GPU
     (directory / "linger_seconds").write_text(f"{linger_seconds}\n")
     for index in range(gpus):
         gpu = directory / f"gpu{index}"
         (gpu / "procs").mkdir(parents=True, exist_ok=True)
         (gpu / "name").write_text(f"{name}\n")
-        (gpu / "uuid").write_text(f"GPU-5ca1ab1e-0000-4000-8000-{index:012d}\n")
+        (gpu / "uuid").write_text(f"GPU-{host:08x}-0000-4000-8000-{index:012d}\n")
         (gpu / "total").write_text(f"{total_mib * MIB}\n")
         (gpu / "reserved").write_text(f"{reserved_mib * MIB}\n")
     return directory

@@ -225,6 +225,11 @@ def profile(memory: Memory, shape: Shape, knobs: Knobs) -> int:
     return max(activations, sampler_bytes(shape, knobs))
 
 
+def logits_bytes(shape: Shape, knobs: Knobs) -> int:
+    """The sampler's first tensor."""
+    return SAMPLER_BYTES_PER_ENTRY[0] * dummy_requests(knobs) * shape.vocab_size
+
+
 def run_sampler(memory: Memory, shape: Shape, knobs: Knobs) -> Memory:
     """The sampler's tensors one after the other; the state at its peak."""
     for per_entry in SAMPLER_BYTES_PER_ENTRY:
@@ -238,6 +243,11 @@ def available_kv_bytes(memory: Memory, knobs: Knobs, peak_bytes: int) -> int:
     if knobs.kv_cache_memory_bytes is not None:
         return knobs.kv_cache_memory_bytes
     return requested_bytes(memory, knobs) - memory.allocated_bytes - peak_bytes
+
+
+def graph_estimate_bytes(_shape: Shape, _knobs: Knobs) -> int:
+    """What the budget holds for CUDA graphs: nothing up to 0.16."""
+    return 0
 
 
 def plan_kv(shape: Shape, knobs: Knobs, available_bytes: int) -> KvPlan:

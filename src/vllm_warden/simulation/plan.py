@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_warden.simulation.host import ENVIRONMENT, Gpu, gpu_count
+from vllm_warden.simulation.laws import LawsOf, ordinary
 from vllm_warden.simulation.models import read_shape
 from vllm_warden.simulation.physics import Knobs, Shape
 
@@ -58,9 +59,10 @@ class Plan:
     knobs: Knobs
     gpus: tuple[Gpu, ...]
     pace: Pace
+    laws: LawsOf = ordinary
 
 
-def make_plan(args: argparse.Namespace) -> Plan:
+def make_plan(args: argparse.Namespace, laws: LawsOf = ordinary) -> Plan:
     """Raises ConfigurationRefused. The model's folder has been checked before."""
     gpus = visible_gpus()
     model = str(args.model or args.model_tag or "Qwen/Qwen3-0.6B")
@@ -78,6 +80,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         knobs=knobs,
         gpus=gpus,
         pace=Pace(float(os.environ.get(SPEED) or SPEED_DEFAULT)),
+        laws=laws,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from vllm_warden.simulation import frames, physics, texts
 from vllm_warden.simulation.era import Era, current
+from vllm_warden.simulation.laws import Laws
 from vllm_warden.simulation.log import Log
 from vllm_warden.simulation.physics import Memory, MemoryTaken, OutOfMemory
 from vllm_warden.simulation.plan import Plan
@@ -51,6 +52,10 @@ class Rank:
     memory: Memory = field(default_factory=lambda: Memory(0))
     load_seconds: float = 0
     era: Era = field(default_factory=current)
+    laws: Laws = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.laws = self.plan.laws(self.number)
 
     def run(self, stage: str, argument: int) -> int:
         """Run a stage by the name that vLLM gives it. Raises RankFailed."""
@@ -79,7 +84,7 @@ class Rank:
             gpu = self.plan.gpus[self.number]
             fresh = self._now(Memory(gpu.total_bytes))
             try:
-                self._hold(physics.init_device(fresh, knobs))
+                self._hold(self.laws.init_device(fresh, knobs))
             except MemoryTaken as error:
                 text = texts.memory_taken(error, self.number, knobs.gpu_memory_utilization)
                 raise RankFailed(stacks().init_device, "ValueError", text) from error
@@ -127,7 +132,7 @@ class Rank:
         plan.pace.sleep(30)
         self._now(self.memory)
         try:
-            peak = physics.profile(self.memory, plan.shape, knobs)
+            peak = self.laws.profile(self.memory, plan.shape, knobs)
         except OutOfMemory as error:
             raise self._profile_failure(error) from error
         plan.gpus[self.number].hold(os.getpid(), self.memory.held_bytes + peak)
@@ -135,12 +140,20 @@ class Rank:
         self._hold(self.memory)
         if self.number == 0 and not knobs.enforce_eager:
             self.log.info_line("monitor.py:34", "torch.compile takes 41.87 s in total")
-        available = physics.available_kv_bytes(self.memory, knobs, peak)
+        available = self.laws.available_kv_bytes(self.memory, knobs, peak)
         if self._speaks() and knobs.kv_cache_memory_bytes is None:
             self.log.info_line(
                 "gpu_worker.py:356", f"Available KV cache memory: {texts.gib(available)} GiB"
             )
+            self._say_estimate()
         return available
+
+    def _say_estimate(self) -> None:
+        knobs = self.plan.knobs
+        if estimate := self.laws.graph_estimate_bytes(self.plan.shape, knobs):
+            share = estimate / self.memory.total_bytes
+            text = texts.graph_estimate(knobs.gpu_memory_utilization, share)
+            self.log.info_line("gpu_worker.py:371", text)
 
     def initialize_from_config(self, blocks: int) -> int:
         plan = self.plan
@@ -150,7 +163,7 @@ class Rank:
         self._now(self.memory)
         try:
             cache = physics.KvPlan(blocks, size)
-            grown = physics.allocate_kv(self.memory, cache, plan.shape, plan.knobs)
+            grown = self.laws.allocate_kv(self.memory, cache, plan.shape, plan.knobs)
         except OutOfMemory as error:
             self._hold(error.memory)
             raise self._failed(stacks().allocate_kv, error) from error
@@ -180,7 +193,7 @@ class Rank:
         self.plan.pace.sleep(18)
         self._now(self.memory)
         try:
-            self._hold(physics.warm_up_kernels(self.memory))
+            self._hold(self.laws.warm_up_kernels(self.memory))
         except OutOfMemory as error:
             raise self._failed(stacks().kernels, error) from error
 
@@ -188,7 +201,7 @@ class Rank:
         if self.plan.gpus:
             self._now(self.memory)
             try:
-                physics.run_batch(self.memory, self.plan.shape, self.plan.knobs, tokens)
+                self.laws.run_batch(self.memory, self.plan.shape, self.plan.knobs, tokens)
             except OutOfMemory as error:
                 raise self._failed(stacks().execute_model, error) from error
         return 0
@@ -212,7 +225,7 @@ class Rank:
         layers = physics.rank_layers(plan.shape, plan.knobs)
         shards = max(1, plan.shape.weight_bytes // SHARD_BYTES)
         pause = plan.shape.weight_bytes / LOAD_BYTES_PER_SECOND / layers
-        for done, grown in enumerate(physics.load(self.memory, plan.shape, plan.knobs), start=1):
+        for done, grown in enumerate(self.laws.load(self.memory, plan.shape, plan.knobs), start=1):
             self._hold(grown)
             self._now(self.memory)
             plan.pace.sleep(pause)
@@ -222,7 +235,7 @@ class Rank:
     def _capture(self) -> None:
         plan, before, begun = self.plan, self.memory.held_bytes, time.monotonic()
         sizes = len(physics.capture_sizes(plan.knobs))
-        states = physics.capture_graphs(self.memory, plan.shape, plan.knobs)
+        states = self.laws.capture_graphs(self.memory, plan.shape, plan.knobs)
         try:
             for done, grown in enumerate(states, start=1):
                 self._hold(grown)
@@ -238,12 +251,15 @@ class Rank:
                 "gpu_model_runner.py:5063",
                 f"Graph capturing finished in {seconds:.0f} secs, took {took:.2f} GiB",
             )
+            if estimate := self.laws.graph_estimate_bytes(plan.shape, plan.knobs):
+                taken = self.memory.held_bytes - before
+                self.log.info_line("gpu_worker.py:972", texts.graph_pool(taken, estimate))
 
     def _warm_up_sampler(self) -> None:
         plan = self.plan
         before = self._now(self.memory)
         try:
-            peak = physics.run_sampler(before, plan.shape, plan.knobs)
+            peak = self.laws.run_sampler(before, plan.shape, plan.knobs)
         except OutOfMemory as error:
             self._hold(error.memory)
             plan.pace.sleep(12)
@@ -265,7 +281,7 @@ class Rank:
         self, outer: tuple[str, ...], logits: tuple[str, ...], error: OutOfMemory
     ) -> RankFailed:
         requests = physics.dummy_requests(self.plan.knobs)
-        first = physics.SAMPLER_BYTES_PER_ENTRY[0] * requests * self.plan.shape.vocab_size
+        first = self.laws.logits_bytes(self.plan.shape, self.plan.knobs)
         if error.tried_bytes == physics.round_segment(first):
             # compute_logits stands outside vLLM's try block: no friendly text then.
             return self._failed(logits, error)

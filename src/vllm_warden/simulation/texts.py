@@ -122,3 +122,23 @@ def model_len_too_long(error: ModelLenTooLong, max_model_len: int) -> str:
         f"`gpu_memory_utilization`{also} or decreasing `max_model_len` when initializing the "
         f"engine.{_more_details()}"
     )
+
+
+def graph_estimate(utilization: float, share: float) -> str:
+    """Printed since 0.21 beside the KV cache's size; ``share`` is the estimate by the total."""
+    return (
+        "CUDA graph memory profiling is enabled (default since v0.21.0). The current "
+        f"--gpu-memory-utilization={utilization:.4f} is equivalent to "
+        f"--gpu-memory-utilization={utilization - share:.4f} without CUDA graph memory "
+        "profiling. To maintain the same effective KV cache size as before, increase "
+        f"--gpu-memory-utilization to {min(1.0, utilization + share):.4f}. To disable, set "
+        "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0."
+    )
+
+
+def graph_pool(taken_bytes: int, estimated_bytes: int) -> str:
+    off = abs(taken_bytes - estimated_bytes)
+    return (
+        f"CUDA graph pool memory: {gib(taken_bytes)} GiB (actual), {gib(estimated_bytes)} GiB "
+        f"(estimated), difference: {gib(off)} GiB ({100 * off / max(1, taken_bytes):.1f}%)."
+    )
