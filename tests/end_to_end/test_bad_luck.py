@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.wardens import Warden, complete, free_port
+from vllm_warden.adapters.process.start_lock import StartLock
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +78,26 @@ def test_a_gpu_that_does_not_exist_is_named_with_those_that_do(
 
     missing = "GPU 7 does not exist here (there are: 0, 1)"
     gpu_warden.until_reason("x", "waiting", missing, seconds=20)
+
+
+def test_a_start_of_another_warden_on_the_same_gpu_is_waited_for(
+    gpu_warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    gpu_warden.write_config(instance("x", model, gpus="[1]", autostart="false"))
+    gpu_warden.start()
+
+    def gpus() -> Any:
+        document: Any = gpu_warden.client.get("/v1/status")
+        return document["gpus"]
+
+    gpu_warden.until(gpus, 10, "the GPUs have been read")
+    others = StartLock([gpus()[1]["uuid"]])
+    gpu_warden.client.post("/v1/instances/x/start")
+    gpu_warden.until_reason("x", "waiting", "other starts", f"pid {os.getpid()}", seconds=20)
+
+    others.release()
+
+    gpu_warden.until_state("x", "ready", seconds=30)
 
 
 def test_without_nvml_cpu_instances_run_and_gpu_instances_wait_named(

@@ -10,10 +10,10 @@ from vllm_warden.config.world import ObstacleKind, instance_faults
 from vllm_warden.core.lifecycle.events import GateReported
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import GpuReading, Phase
-from vllm_warden.core.plan.gate import GateReport, WorldFault
+from vllm_warden.core.plan.gate import GateReport, WorldFault, instance_gpus
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 from vllm_warden.daemon.check_catalogue import check_catalogue_once
-from vllm_warden.daemon.ports import AttemptGroup
+from vllm_warden.daemon.ports import AttemptGroup, StartLock
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
@@ -42,8 +42,14 @@ async def look(shell: Shell, name: str, number: int) -> None:
         report = GateReport(faults=(WorldFault(f"instance.{name}", reason, hopeless=False),))
     async with shell.admission:
         report = replace(report, starting=_starting_elsewhere(shell, name))
+        lock = None if report.starting else _lock(shell, name, report)
+        if isinstance(lock, str):
+            report, lock = replace(report, starting=(lock,)), None
         shell.post(name, GateReported(shell.now(), number, report))
         await shell.loop.settled()
+        if lock is not None:
+            shell.start_locks[name] = lock
+            release_when_measured(shell, name)
 
 
 async def _report(shell: Shell, name: str) -> GateReport:
@@ -125,6 +131,23 @@ def _starting_elsewhere(shell: Shell, name: str) -> tuple[str, ...]:
         for other, instance in starting.items()
         if mine & set(instance.gpu_indices) and _measures_memory(instance)
     )
+
+
+def _lock(shell: Shell, name: str, report: GateReport) -> StartLock | str | None:
+    """Against other wardens of the host; also two instances of ours never hold the same GPU's."""
+    instance = shell.instance(name)
+    uuids = [gpu.uuid for gpu in instance_gpus(instance.spec, report) if gpu.uuid]
+    return shell.ports.lock_start(uuids) if uuids and instance.found is None else None
+
+
+def release_when_measured(shell: Shell, name: str) -> None:
+    """Let the next one start on the GPUs, unless this start still measures their memory."""
+    instance = shell.instance(name)
+    if instance.state is State.STARTING and _measures_memory(instance):
+        return
+    lock = shell.start_locks.pop(name, None)
+    if lock is not None:
+        lock.release()
 
 
 def _measures_memory(instance: Instance) -> bool:

@@ -192,6 +192,13 @@ class ProcessWatch(Protocol):
         """Largest VmSize among them."""
 
 
+class StartLock(Protocol):
+    """The right to start on some GPUs, against every other warden of the host."""
+
+    def release(self) -> None:
+        """Again and again if need be."""
+
+
 class Gpus(Protocol):
     """NVML. Quick calls that may hang in a broken driver: run them in the NVML thread only."""
 

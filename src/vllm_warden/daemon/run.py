@@ -27,7 +27,7 @@ from vllm_warden.daemon.adopt import find_engines
 from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.config_file import ConfigFile
 from vllm_warden.daemon.live_attempt import descriptor_name
-from vllm_warden.daemon.look import own_remains
+from vllm_warden.daemon.look import own_remains, release_when_measured
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
@@ -124,6 +124,7 @@ def _shell(
             saved[name] = kept
             numbers = {"event": recorder.event_number, "incident": recorder.incident_number}
             recorder.save_state({"schema": 1, "instances": dict(saved), "numbers": numbers})
+        release_when_measured(shell, name)
         if setup.changed is not None:
             setup.changed(before, after)
 

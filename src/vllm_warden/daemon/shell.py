@@ -31,6 +31,7 @@ from vllm_warden.daemon.ports import (
     Notifier,
     ProcessWatch,
     Spawner,
+    StartLock,
 )
 from vllm_warden.daemon.record import Recorder
 from vllm_warden.daemon.threads import Lane
@@ -59,6 +60,8 @@ class Ports:
     reap_orphans: Callable[[Sequence[int]], Sequence[int]]
     earlier: Adopter
     unit_goes_on: Callable[[], bool]
+    lock_start: Callable[[Sequence[str]], StartLock | str]
+    """By GPU UUIDs; instead of the lock, who has it."""
     kernel_log: KernelLog | None = None
     """None where there is no journal."""
 
@@ -125,6 +128,8 @@ class Shell:
     kept_descriptors: dict[str, int] = field(default_factory=dict)
     """Writing ends of logs that systemd kept since an earlier daemon, by ``descriptor_name``."""
     checked_versions: set[str] = field(default_factory=set)
+    start_locks: dict[str, StartLock] = field(default_factory=dict)
+    """Of instances whose start measures memory just now."""
     admission: asyncio.Lock = field(default_factory=asyncio.Lock)
     line_listeners: set[Callable[[str, int, Sequence[LogRecord]], None]] = field(
         default_factory=set

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,16 +11,17 @@ from vllm_warden.adapters.cgroup.groups import open_groups
 from vllm_warden.adapters.clock import SystemClock
 from vllm_warden.adapters.engine_probe.catalogue_texts import absent_from_source
 from vllm_warden.adapters.engine_probe.engine import EngineInstallation
-from vllm_warden.adapters.engine_probe.model import ModelDirectory
 from vllm_warden.adapters.health.http import HttpHealth
 from vllm_warden.adapters.journal.backend import JournalLog
 from vllm_warden.adapters.journal.kernel_log import JournalKernelLog
 from vllm_warden.adapters.journal.own_log import JournalDatagram
 from vllm_warden.adapters.log_file.backend import FileLog
+from vllm_warden.adapters.model_directory.probe import ModelDirectory
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.adapters.process.adopt import EarlierProcesses
 from vllm_warden.adapters.process.ports import port_holder
 from vllm_warden.adapters.process.spawn import ProcessSpawner
+from vllm_warden.adapters.process.start_lock import StartLock, StartTaken
 from vllm_warden.adapters.process.subreaper import become_subreaper, reap_orphans
 from vllm_warden.adapters.process.tree import ProcessTree
 from vllm_warden.adapters.store.history import History
@@ -78,8 +79,19 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         reap_orphans=reap_orphans,
         earlier=EarlierProcesses(),
         unit_goes_on=unit_goes_on,
+        lock_start=lock_start,
         kernel_log=JournalKernelLog() if log_backend.name == "journal" else None,
     )
+
+
+def lock_start(uuids: Sequence[str]) -> StartLock | str:
+    """The lock, or who has it."""
+    try:
+        return StartLock(uuids)
+    except StartTaken as taken:
+        return str(taken)
+    except OSError as error:
+        return f"no lock can be had: {error.strerror}"
 
 
 def open_store(state_directory: Path) -> tuple[StateLock, StateFile, History]:
