@@ -3,12 +3,19 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vllm_warden.adapters.engine_probe.model import ModelDirectory
+from tests.model_directories import write
+from tests.model_directories.models import MODELS
+from vllm_warden.adapters.model_directory.probe import ModelDirectory
+from vllm_warden.adapters.model_directory.read import read_model_directory
+from vllm_warden.core.plan.memory_model.checkpoint import WeightSource
 from vllm_warden.core.plan.spec import ModelFacts
 
 CONFIG = {
@@ -38,7 +45,8 @@ def test_a_local_model_is_read(probe, tmp_path):
     model = write_model(tmp_path / "m", CONFIG)
     for part in (1, 2):
         (model / f"model-0000{part}.safetensors").write_bytes(b"\0" * 1000)
-    assert probe.facts(str(model)) == ModelFacts(
+    facts = replace(probe.facts(str(model)), for_memory=None)
+    assert facts == ModelFacts(
         config_hash=hashlib.sha256((model / "config.json").read_bytes()).hexdigest(),
         weight_bytes=2000,
         vocab_size=200064,
@@ -134,3 +142,50 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(probe, tmp_path):
     model = write_model(tmp_path / "m", CONFIG)
     os.mkfifo(model / "model.safetensors.index.json")
     assert probe.facts(str(model)).weight_bytes is None
+
+
+def test_the_shape_and_the_tensors_come_with_the_numbers(probe, tmp_path):
+    model = write.write_model(tmp_path / "m", MODELS["llama-3.1-8b"])
+    facts = probe.facts(str(model))
+    assert facts.for_memory.shape.layers == facts.layers == 32
+    assert facts.for_memory.checkpoint.source is WeightSource.HEADERS
+    assert facts.for_memory.checkpoint.total_bytes == facts.weight_bytes == 16_060_522_496
+
+
+def test_files_are_read_again_only_when_one_has_changed(probe, tmp_path):
+    model = write.write_model(tmp_path / "m", MODELS["llama-3.1-8b"])
+    first = probe.facts(str(model))
+    assert probe.facts(str(model)).for_memory is first.for_memory
+    write_model(model, {**CONFIG, "vocab_size": 7})
+    assert probe.facts(str(model)).vocab_size == 7
+
+
+def test_a_slow_disk_costs_the_tensors_and_not_the_numbers(tmp_path):
+    model = write.write_model(tmp_path / "m", MODELS["llama-3.1-8b"])
+    files = read_model_directory(model, -1.0)
+    assert files.checkpoint.source is WeightSource.INDEX
+    assert files.checkpoint.total_bytes == 16_060_522_496
+    assert files.problems == ("reading the headers of the weights takes too long",)
+
+
+GROWTH = """
+import sys
+from vllm_warden.adapters.model_directory.probe import ModelDirectory
+from vllm_warden.daemon.wiring import open_ports
+def resident_kib():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+probe = ModelDirectory()
+probe.facts(sys.argv[1])
+before = resident_kib()
+assert probe.facts(sys.argv[2]).for_memory.checkpoint.groups
+print(resident_kib() - before)
+"""
+
+
+def test_what_is_kept_of_125_shards_is_less_than_a_mebibyte(tmp_path):
+    small = write.write_model(tmp_path / "small", MODELS["llama-3.1-8b"])
+    large = write.write_model(tmp_path / "large", MODELS["minimax-m2.5"])
+    words = (sys.executable, "-c", GROWTH, str(small), str(large))
+    grown = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert int(grown.stdout) < 1024

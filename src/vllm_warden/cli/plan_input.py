@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vllm_warden.adapters.engine_probe.model import ModelDirectory
+from vllm_warden.adapters.model_directory.probe import ModelDirectory
 from vllm_warden.adapters.nvml.errors import GpusUnavailable
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.config.errors import ConfigurationInvalid

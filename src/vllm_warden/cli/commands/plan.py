@@ -30,10 +30,11 @@ from vllm_warden.core.plan.memory_model.checkpoint import WeightSource
 from vllm_warden.core.plan.memory_model.document import plan_document
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
-from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
+from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
 from vllm_warden.core.plan.memory_model.layout_rules import refusals
 from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
 from vllm_warden.core.plan.memory_model.limits import Limits, find_limits
+from vllm_warden.core.plan.memory_model.model import Model
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 from vllm_warden.core.plan.memory_model.ways_out import WayOut, ways_out

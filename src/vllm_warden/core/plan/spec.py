@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vllm_warden.core.model import Mode, Settings
+from vllm_warden.core.plan.memory_model.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,10 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The few numbers of a model's config.json that decisions need; None is unknown."""
+    """The few numbers of a model's config.json that decisions need; None is unknown.
+
+    ``for_memory`` is all that the memory model needs of it.
+    """
 
     config_hash: str = ""
     weight_bytes: int | None = None
@@ -98,6 +102,7 @@ class ModelFacts:
     kv_heads: int | None = None
     head_dim: int | None = None
     architecture: str | None = None
+    for_memory: Model | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

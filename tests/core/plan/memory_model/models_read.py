@@ -12,8 +12,9 @@ from vllm_warden.adapters.model_directory.read import read_model_directory
 from vllm_warden.core.model import Settings
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
-from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
+from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
 from vllm_warden.core.plan.memory_model.measured import Measured
+from vllm_warden.core.plan.memory_model.model import Model
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
 from vllm_warden.core.plan.spec import EngineFacts
 

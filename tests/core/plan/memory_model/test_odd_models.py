@@ -20,10 +20,11 @@ from vllm_warden.core.plan.memory_model.checkpoint import (
 from vllm_warden.core.plan.memory_model.document import plan_document
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
-from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Model, Setup
+from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
 from vllm_warden.core.plan.memory_model.layouts import all_layouts
 from vllm_warden.core.plan.memory_model.limits import find_limits
 from vllm_warden.core.plan.memory_model.measured import measured_from_figures
+from vllm_warden.core.plan.memory_model.model import Model
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
 from vllm_warden.core.plan.memory_model.roles import is_guess
 from vllm_warden.core.plan.memory_model.term import Source

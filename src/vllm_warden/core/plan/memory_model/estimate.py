@@ -5,26 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from vllm_warden.core.plan.memory_model.checkpoint import Checkpoint
 from vllm_warden.core.plan.memory_model.engine_options import EngineOptions
 from vllm_warden.core.plan.memory_model.era import Budgeted, Era
 from vllm_warden.core.plan.memory_model.kv_cache import KvNeeds, kv_needs
 from vllm_warden.core.plan.memory_model.measured import Measured, instead
 from vllm_warden.core.plan.memory_model.measured_peak import carried_peak
-from vllm_warden.core.plan.memory_model.model_shape import ModelShape
+from vllm_warden.core.plan.memory_model.model import Model
 from vllm_warden.core.plan.memory_model.overhead import context, graphs, libraries
 from vllm_warden.core.plan.memory_model.peak import activation_peak, sampler_peak
 from vllm_warden.core.plan.memory_model.rank_weights import Load
 from vllm_warden.core.plan.memory_model.term import Source, Term, joint_uncertainty_bytes, weakest
 from vllm_warden.core.plan.memory_model.weights import Stage, rank_weights
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model as far as its files told."""
-
-    shape: ModelShape
-    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
