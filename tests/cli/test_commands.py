@@ -94,6 +94,25 @@ def test_a_refusal_is_exit_4_with_the_hint(server, warden):
     assert "wait for it" in err
 
 
+def test_what_is_refused_cannot_steer_a_terminal(server, warden):
+    server.service.refusal = Refused(409, "no\x1b]0;owned\x07pe\x9b1m", "wait\x1b[31m for it")
+    code, _, err = warden("start", NAME, "--socket", server.path)
+
+    assert code == 4
+    assert "nope\N{REPLACEMENT CHARACTER}1m" in err
+    assert "wait for it" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "/a\x1b]0;owned\x07b"), ("a\x1b]0;owned\x07b",), ("status", "a", "\x9b1m")]
+)
+def test_what_is_wrong_use_cannot_steer_a_terminal(warden, words):
+    code, _, err = warden(*words)
+
+    assert code == 2
+    assert not {"\x1b", "\x07", "\x9b"} & set(err)
+
+
 def test_a_bug_is_exit_70_in_one_line_and_a_traceback_when_asked(server, warden, monkeypatch):
     server.service.document = {"instances": []}
     code, _, err = warden("status", "--socket", server.path)

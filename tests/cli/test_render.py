@@ -41,6 +41,7 @@ def test_sizes_bars_and_ranges():
         ("a\x9b31mb", "a\N{REPLACEMENT CHARACTER}31mb"),
         ("a\rb\x08c", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"),
         ("safe\u202eevil", "safe\N{REPLACEMENT CHARACTER}evil"),
+        ("half\ud800", "half\N{REPLACEMENT CHARACTER}"),
         ("Grüße \N{ROCKET}", "Grüße \N{ROCKET}"),
     ],
 )

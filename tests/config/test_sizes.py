@@ -25,6 +25,9 @@ from vllm_warden.core.plan.sizes import is_vllm_size, parse_bytes
         ("auto", None),
         ("", None),
         ("9" * 500 + "x", None),
+        ("9" * 5000, None),
+        ("9" * 400 + ".5k", None),
+        ("\N{ARABIC-INDIC DIGIT THREE}k", None),
     ],
 )
 def test_sizes_are_read_as_vllm_reads_them(text, size):

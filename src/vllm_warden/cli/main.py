@@ -13,6 +13,7 @@ from vllm_warden import __version__
 from vllm_warden.api.client import ApiError, DaemonUnreachable
 from vllm_warden.cli.exit_codes import ExitCode, of_http_status
 from vllm_warden.cli.options import SOCKET_ENVIRONMENT, Globals
+from vllm_warden.cli.render import harmless
 from vllm_warden.cli.wording import hint_in_words
 
 COMMANDS = {
@@ -68,6 +69,13 @@ class LazyCommands(click.Group):
         module.register(self)
         return super().get_command(ctx, cmd_name)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; what it complains about may name files that somebody else named."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise click.UsageError(harmless(error.format_message()), error.ctx) from None
+
 
 @click.group(cls=LazyCommands, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -99,9 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(reason: str, hint: str, code: ExitCode) -> int:
-    print(f"vllm-warden: {reason}", file=sys.stderr)
+    print(f"vllm-warden: {harmless(reason)}", file=sys.stderr)
     if hint:
-        print(f"  {hint}", file=sys.stderr)
+        print(f"  {harmless(hint)}", file=sys.stderr)
     return code
 
 

@@ -15,7 +15,9 @@ from vllm_warden.core.plain_text import without_escapes
 GIB = 1 << 30
 MIB = 1 << 20
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -40,7 +42,10 @@ def style_of_stdout() -> Style:
 
 
 def harmless(text: str) -> str:
-    """Log text without escape sequences, control and direction characters (it is untrusted)."""
+    """Text without escape sequences, control and direction characters (it is untrusted).
+
+    Nor has it halves of surrogate pairs, which nothing can print: names of files and JSON may.
+    """
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", without_escapes(text)).expandtabs(4)
 
 

@@ -27,7 +27,7 @@ INHERITED_PREFIXES = (
 """What an engine may inherit from the daemon. Everything else (NOTIFY_SOCKET, LISTEN_FDS,
 credentials, the daemon's own WARDEN_ settings) stays with the daemon."""
 
-_VERSION = re.compile(r"(\d+)\.(\d+)")
+_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 SHUTDOWN_TIMEOUT_SINCE = (0, 18)
 """vLLM 0.18 introduced ``--shutdown-timeout``; before, SIGTERM drops the running requests."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)([bB]?)")
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kKmMgGtT]?)(i?)([bB]?)")
+"""Longer numbers are no sizes; beyond 4,300 digits Python would not even read them."""
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
