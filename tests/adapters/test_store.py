@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from vllm_warden.adapters.store import tables as tables_module
 from vllm_warden.adapters.store.history import History, LastNumbers
 from vllm_warden.adapters.store.lock import AlreadyRunning, StateDirectoryError, StateLock
 from vllm_warden.adapters.store.state_file import StateFile
+from vllm_warden.api.schema import IncidentDocument
+from vllm_warden.api.shape import mismatches
 
 
 def event(number, **more):
@@ -243,6 +246,33 @@ def test_schema_number_is_written(path):
     opened = schema.open_history(path)
     assert opened.connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
     opened.connection.close()
+
+
+def test_a_history_of_schema_1_is_opened_and_its_incidents_read_right(path):
+    old = sqlite3.connect(path)
+    old.executescript((Path(__file__).parent / "history_schema_1.sql").read_text())
+    old.close()
+
+    async def scenario():
+        for _ in range(2):  # the second time nothing is left to do
+            history = History(path)
+            assert await history.open() is None
+            found: Any = [await history.incident(number) for number in (1, 2, 3, 4)]
+            await history.close()
+        assert [(one["failures"], one["further"]) for one in found] == [(1, [])] * 4
+        first, second, third, other = found
+        assert first["recovered"] == first["resolved"] > first["opened"]
+        assert (second["recovered"], second["resolution"]) == (None, "followed by incident 3")
+        assert (third["recovered"], third["resolved"], third["part_of"]) == (None, None, 1)
+        assert (other["recovered"], other["resolution"]) == (None, "stopped by uid 0")
+        for one in found:
+            wrong = mismatches(one, IncidentDocument)
+            assert not [each for each in wrong if "$.diagnosis." not in each]
+
+    asyncio.run(scenario())
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    connection.close()
 
 
 def test_only_the_daemons_group_may_read_the_history(path):

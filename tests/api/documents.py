@@ -78,7 +78,10 @@ def sampler_incident(**changes) -> Document:
         "number": 7,
         "instance": "minimax-m25",
         "opened": NOW - 8000,
-        "resolved": NOW - 7500,
+        "recovered": NOW - 7500,
+        "resolved": NOW - 5700,
+        "failures": 1,
+        "further": [],
         "attempt": 1,
         "exit_status": 1,
         "diagnosis": {

@@ -12,6 +12,7 @@ import pytest
 
 from tests.api import documents as d
 from vllm_warden.api.service import Document
+from vllm_warden.cli.commands.incidents import incident_table
 from vllm_warden.cli.detail import detail
 from vllm_warden.cli.overview import overview, urgency
 from vllm_warden.cli.render import Style, value
@@ -126,12 +127,30 @@ HOSTILE = d.sampler_incident(
     incomplete=True,
     exit_status=None,
     decision=None,
+    recovered=None,
     resolved=None,
     resolution=None,
     diagnosis={
         **d.sampler_incident()["diagnosis"],  # type: ignore[dict-item]
         "evidence": [{"line": 9, "text": HOSTILE_TEXT}],
     },
+)
+
+AGAIN = {
+    "attempt": 2,
+    "at": d.NOW - 600,
+    "exit_status": -9,
+    "diagnosis": {
+        **d.sampler_incident()["diagnosis"],  # type: ignore[dict-item]
+        "failure": "killed_by_signal", "phase": "serving", "site": None, "signature": None,
+        "evidence": [], "consequences": [], "summary": "signal 9",
+    },
+    "decision": {"remedy": "relaunch", "changes": [], "useless": [], "price": None,
+                 "reason": "nothing points at a setting", "arithmetic": []},
+    "settings_before": {}, "settings_after": None, "incomplete": False, "excerpt": [],
+}  # fmt: skip
+GOES_ON = d.sampler_incident(
+    further=[AGAIN, AGAIN], failures=4, recovered=d.NOW - 300, resolved=None, resolution=None
 )
 
 View = Callable[[Any, float, Style], list[str]]
@@ -170,6 +189,11 @@ VIEWS: dict[str, tuple[View, Document]] = {
     "why tried once": (story, {**TRIED, **NOTHING}),
     "detail tried once": (detail, {**TRIED, **NOTHING}),
     "incident with hostile text": (incident_story, HOSTILE),
+    "incident that goes on": (incident_story, GOES_ON),
+    "list of incidents": (
+        lambda found, now, style: incident_table(found["incidents"], now, style),
+        {"incidents": [GOES_ON, d.sampler_incident()]},
+    ),
 }  # fmt: skip
 
 

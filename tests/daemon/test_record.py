@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import sqlite3
 import subprocess
@@ -190,18 +191,68 @@ def test_a_disk_that_hangs_does_not_keep_the_daemon_from_ending() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_failure_before_anything_was_proven_is_part_of_the_first_one(tmp_path: Path) -> None:
-    def died(*, continues: bool) -> RecordIncident:
-        diagnosis = Diagnosis(Failure.UNKNOWN)
-        decision = Decision(Remedy.RELAUNCH, "again")
-        return RecordIncident(1, diagnosis, decision, Evidence(()), {}, None, continues=continues)
+def died(attempt: int, *, continues: bool) -> RecordIncident:
+    diagnosis = Diagnosis(Failure.UNKNOWN)
+    decision = Decision(Remedy.RELAUNCH, "again")
+    return RecordIncident(attempt, diagnosis, decision, Evidence(()), {}, None, continues=continues)
 
+
+def test_failures_before_anything_has_lasted_are_one_incident(tmp_path: Path) -> None:
     async def scene(history: History) -> None:
         recorder = recorder_of(history)
-        for continues in (False, True, True, False):
-            recorder.open_incident("x", died(continues=continues))
+        for attempt, continues in enumerate((False, True, True, False), 1):
+            recorder.open_incident("x", died(attempt, continues=continues))
+            recorder.recover_incident("x", "ready")
         await recorder.settle()
-        kept = [await history.incident(number) for number in (1, 2, 3, 4)]
-        assert [one and one.get("part_of") for one in kept] == [None, 1, 1, None]
+        first, second, none = [await history.incident(number) for number in (1, 2, 3)]
+        assert first is not None
+        assert second is not None
+        assert none is None
+        assert (first["attempt"], first["failures"]) == (1, 3)
+        further = cast("list[dict[str, object]]", first["further"])
+        assert [one["attempt"] for one in further] == [2, 3]
+        assert first["resolution"] == "followed by incident 2"
+        assert (second["attempt"], second["further"], second["resolved"]) == (4, [], None)
+        assert second["recovered"] is not None
+        last = recorder.last_incident("x")
+        assert last is not None
+        assert last["number"] == 2
+
+    run(tmp_path, scene)
+
+
+def test_one_more_failure_undoes_a_recovery_and_is_the_one_that_status_shows(
+    tmp_path: Path,
+) -> None:
+    async def scene(history: History) -> None:
+        recorder = recorder_of(history)
+        document = recorder.open_incident("x", died(1, continues=False))
+        recorder.recover_incident("x", "ready")
+        recovered = document["recovered"]
+        recorder.recover_incident("x", "ready again without a failure in between")
+        assert document["recovered"] == recovered is not None
+        further = Diagnosis(Failure.PORT_IN_USE)
+        recorder.open_incident("x", dataclasses.replace(died(2, continues=True), diagnosis=further))
+        assert document["recovered"] is None
+        assert document["resolved"] is None
+        last = recorder.last_incident("x")
+        assert last is not None
+        assert (last["number"], last["failure"]) == (1, "port_in_use")
+        await recorder.settle()
+
+    run(tmp_path, scene)
+
+
+def test_an_incident_keeps_its_first_failure_and_the_newest_ones(tmp_path: Path) -> None:
+    async def scene(history: History) -> None:
+        recorder = recorder_of(history)
+        for attempt in range(1, 31):
+            recorder.open_incident("x", died(attempt, continues=attempt > 1))
+        await recorder.settle()
+        kept = await history.incident(1)
+        assert kept is not None
+        further = cast("list[dict[str, object]]", kept["further"])
+        assert (kept["attempt"], kept["failures"]) == (1, 30)
+        assert [one["attempt"] for one in further] == list(range(11, 31))
 
     run(tmp_path, scene)

@@ -84,7 +84,9 @@ def test_capacity_is_retried_given_accepted_and_what_was_learned_is_forgotten(
     tried = warden.client.get("/v1/instances/x")["attempts"]
     utilizations = [one["settings"][UTILIZATION] for one in tried]  # type: ignore[attr-defined]
     assert utilizations[:2] == [learned[UTILIZATION], 0.95]
-    last = warden.incidents("x")[-1]
+    (incident,) = warden.incidents("x")  # the retry was made before anything was proven
+    last = incident["further"][-1]
+    assert incident["failures"] == 2
     assert (last["attempt"], last["decision"]["remedy"]) == (3, "relaunch_with")
 
     given = warden.command("restart", "x", "--set", f"{SEQUENCES}=128", "--json")

@@ -161,13 +161,34 @@ class DiagnosisDocument(TypedDict):
     summary: NotRequired[str]
 
 
+class FailureDocument(TypedDict):
+    """A later failure of an incident: one before anything had outlived the soak."""
+
+    attempt: int
+    at: float
+    exit_status: int | None
+    diagnosis: DiagnosisDocument
+    decision: DecisionDocument | None
+    settings_before: dict[str, object]
+    settings_after: dict[str, object] | None
+    incomplete: bool
+    excerpt: list[ProofDocument]
+
+
 class IncidentDocument(TypedDict):
-    """One failure; ``part_of`` is the number of the first one since settings were last proven."""
+    """A failure and those that ``further`` lists (the newest 20 of ``failures`` - 1).
+
+    ``recovered`` is when the instance was ready after the newest one; ``resolved`` when that had
+    lasted for the soak, or it was stopped. ``part_of``: up to history schema 1 each failure was
+    an incident of its own, and this is the number of the first one.
+    """
 
     number: int
     instance: str
     opened: float
+    recovered: float | None
     resolved: float | None
+    failures: int
     attempt: int
     exit_status: int | None
     diagnosis: DiagnosisDocument
@@ -177,6 +198,7 @@ class IncidentDocument(TypedDict):
     incomplete: bool
     part_of: NotRequired[int]
     excerpt: NotRequired[list[ProofDocument]]
+    further: list[FailureDocument]
     resolution: str | None
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` ca
     from vllm_warden.api.schema import (
         DecisionDocument,
         DiagnosisDocument,
+        FailureDocument,
         IncidentDocument,
         InstanceDetailDocument,
         ProofDocument,
@@ -51,30 +52,74 @@ def story(document: InstanceDetailDocument, now: float, style: Style) -> list[st
 
 
 def incident_story(incident: IncidentDocument, now: float, style: Style) -> list[str]:
-    """One incident: what failed, the proof, what was decided and why."""
-    diagnosis = incident["diagnosis"]
+    """One incident: its newest failure with proof and decision, after one line for each before."""
+    further = incident["further"]
+    newest: IncidentDocument | FailureDocument = further[-1] if further else incident
+    died = further[-1]["at"] if further else incident["opened"]
     title = (
-        f"Incident {incident['number']}: attempt {incident['attempt']} of "
-        f"{incident['instance']} died {duration(now - incident['opened'])} ago"
+        f"Incident {incident['number']}: attempt {newest['attempt']} of "
+        f"{incident['instance']} died {duration(now - died)} ago"
     )
-    lines = [style.paint(title, "bold"), f"  {local_time(incident['opened'])}"]
-    words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
-    lines += wrapped(f"{sentence(words)}.", style, "  ")
-    if summary := diagnosis.get("summary"):
-        lines += wrapped(summary, style, "  ")
-    lines += wrapped(_facts(incident, diagnosis), style, "  ")
+    lines = [style.paint(title, "bold"), f"  {local_time(died)}"]
+    if further:
+        lines += _failures_before(incident, style)
+    lines += failure_lines(newest, style)
     if "part_of" in incident:
         text = f"Part of incident {incident['part_of']}: nothing has proven itself since then."
         lines += wrapped(text, style, "  ")
-    if incident["incomplete"]:
+    if incident["resolution"]:
+        lines += wrapped(f"Resolved: {incident['resolution']}", style, "  ")
+    elif incident["recovered"] is not None:
+        ready = duration(now - incident["recovered"])
+        text = f"Recovered: ready again {ready} ago; it stays open until that has lasted the soak"
+        lines += wrapped(text, style, "  ")
+    return lines + proof_and_decision(newest, style)
+
+
+def _failures_before(incident: IncidentDocument, style: Style) -> list[str]:
+    """What came before the newest failure, oldest first."""
+    lines = wrapped(f"Failure {incident['failures']} of one incident. Before it:", style, "  ")
+    lines += _in_one_line(incident, style)
+    left_out = incident["failures"] - 1 - len(incident["further"])
+    if left_out:
+        lines.append(f"    ({left_out} in between not kept)")
+    return lines + [line for each in incident["further"][:-1] for line in _in_one_line(each, style)]
+
+
+def _in_one_line(failure: IncidentDocument | FailureDocument, style: Style) -> list[str]:
+    diagnosis, decision = failure["diagnosis"], failure["decision"]
+    words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
+    text = f"attempt {failure['attempt']}: {words}"
+    if decision is not None:
+        text += f"; {REMEDIES.get(decision['remedy'], decision['remedy'])}"
+        changes = ", ".join(
+            f"{each['setting']} {value(each['from'])} -> {value(each['to'])}"
+            for each in decision["changes"]
+        )
+        text += f" ({changes})" if changes else ""
+    return wrapped(text, style, "      ", "    ")
+
+
+def failure_lines(failure: IncidentDocument | FailureDocument, style: Style) -> list[str]:
+    """What failed, and how it is known."""
+    diagnosis = failure["diagnosis"]
+    words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
+    lines = wrapped(f"{sentence(words)}.", style, "  ")
+    if summary := diagnosis.get("summary"):
+        lines += wrapped(summary, style, "  ")
+    lines += wrapped(_facts(failure, diagnosis), style, "  ")
+    if failure["incomplete"]:
         lines += wrapped(
             "Log lines may be missing, so no setting was changed because of it.", style, "  ! "
         )
-    if incident["resolution"]:
-        lines += wrapped(f"Resolved: {incident['resolution']}", style, "  ")
-    lines += _section("Proof", _proof(diagnosis, style), style)
-    if incident["decision"] is not None:
-        lines += ["", *_decision(incident["decision"], style)]
+    return lines
+
+
+def proof_and_decision(failure: IncidentDocument | FailureDocument, style: Style) -> list[str]:
+    """The lines that prove a failure, and what was decided."""
+    lines = _section("Proof", _proof(failure["diagnosis"], style), style)
+    if failure["decision"] is not None:
+        lines += ["", *_decision(failure["decision"], style)]
     return lines
 
 
@@ -118,11 +163,11 @@ def _headline(document: InstanceDetailDocument, now: float, style: Style) -> lis
     return lines
 
 
-def _facts(incident: IncidentDocument, diagnosis: DiagnosisDocument) -> str:
+def _facts(failure: IncidentDocument | FailureDocument, diagnosis: DiagnosisDocument) -> str:
     facts = []
     if diagnosis["ranks"]:
         facts.append(f"rank {ranges(diagnosis['ranks'])}")
-    status = incident["exit_status"]
+    status = failure["exit_status"]
     if status is None:
         facts.append("exit status unknown")
     else:

@@ -58,6 +58,10 @@ def _record_incident(shell: Shell, name: str, effect: fx.RecordIncident) -> None
     shell.recorder.open_incident(name, effect)
 
 
+def _recover_incident(shell: Shell, name: str, effect: fx.RecoverIncident) -> None:
+    shell.recorder.recover_incident(name, effect.recovery)
+
+
 def _resolve_incident(shell: Shell, name: str, effect: fx.ResolveIncident) -> None:
     shell.recorder.resolve_incident(name, effect.resolution)
 
@@ -78,6 +82,7 @@ ACTIONS: Mapping[type[fx.Effect], Callable[[Shell, str, Any], None]] = MappingPr
         fx.CollectEvidence: _collect,
         fx.ArmTimer: _arm_timer,
         fx.RecordIncident: _record_incident,
+        fx.RecoverIncident: _recover_incident,
         fx.ResolveIncident: _resolve_incident,
         fx.Announce: _announce,
     }

@@ -9,6 +9,7 @@ from vllm_warden.api.schema import (
     ChangeDocument,
     DecisionDocument,
     DiagnosisDocument,
+    FailureDocument,
     ForeseenDocument,
     IncidentDocument,
     InstanceDocument,
@@ -138,14 +139,34 @@ def setting_documents(instance: Instance) -> list[SettingDocument]:
 def incident_document(
     number: int, instance: str, opened_wall_seconds: float, effect: RecordIncident
 ) -> IncidentDocument:
-    """One failure in full, with the lines around its proof."""
-    diagnosis = effect.diagnosis
+    """A new incident: its first failure in full, and none after it yet."""
+    first = failure_document(opened_wall_seconds, effect)
     return {
         "number": number,
         "instance": instance,
         "opened": opened_wall_seconds,
+        "recovered": None,
         "resolved": None,
+        "resolution": None,
+        "failures": 1,
+        "attempt": first["attempt"],
+        "exit_status": first["exit_status"],
+        "diagnosis": first["diagnosis"],
+        "decision": first["decision"],
+        "settings_before": first["settings_before"],
+        "settings_after": first["settings_after"],
+        "incomplete": first["incomplete"],
+        "excerpt": first["excerpt"],
+        "further": [],
+    }
+
+
+def failure_document(at_wall_seconds: float, effect: RecordIncident) -> FailureDocument:
+    """One failure in full, with the lines around its proof."""
+    diagnosis = effect.diagnosis
+    return {
         "attempt": effect.attempt,
+        "at": at_wall_seconds,
         "exit_status": effect.evidence.exit_status,
         "diagnosis": cast("DiagnosisDocument", diagnosis_document(diagnosis)),
         "decision": _decision(effect.decision),
@@ -153,7 +174,6 @@ def incident_document(
         "settings_after": None if effect.settings_after is None else dict(effect.settings_after),
         "incomplete": diagnosis.incomplete,
         "excerpt": excerpt(effect.evidence, {line.line for line in diagnosis.evidence}),
-        "resolution": None,
     }
 
 
@@ -175,14 +195,15 @@ def excerpt(evidence: Evidence, proof_lines: set[int]) -> list[ProofDocument]:
     ]
 
 
-def last_incident(document: IncidentDocument) -> LastIncidentDocument:
-    """The one-line form of an incident for ``status``."""
-    diagnosis = document["diagnosis"]
+def incident_in_short(document: IncidentDocument) -> LastIncidentDocument:
+    """The one-line form of an incident for ``status``: its newest failure."""
+    newest = document["further"][-1] if document["further"] else None
+    diagnosis = document["diagnosis"] if newest is None else newest["diagnosis"]
     return {
         "number": document["number"],
         "failure": diagnosis["failure"],
         "phase": diagnosis["phase"],
         "site": diagnosis["site"],
-        "at": document["opened"],
+        "at": document["opened"] if newest is None else newest["at"],
         "summary": diagnosis.get("summary", ""),
     }

@@ -17,7 +17,11 @@ import structlog
 from vllm_warden.adapters.daemon_threads import DaemonThreads
 from vllm_warden.api.schema import IncidentDocument, LastIncidentDocument
 from vllm_warden.core.lifecycle.effects import Announce, RecordIncident
-from vllm_warden.daemon.documents import incident_document, last_incident
+from vllm_warden.daemon.documents import (
+    failure_document,
+    incident_document,
+    incident_in_short,
+)
 from vllm_warden.daemon.ports import Clock
 
 log = structlog.get_logger(__name__)
@@ -25,6 +29,8 @@ log = structlog.get_logger(__name__)
 EVENTS_IN_MEMORY = 2000
 FOLLOWER_QUEUE = 1000
 ATTEMPTS_IN_MEMORY = 20
+FURTHER_FAILURES_MAX = 20
+"""Of one incident; the first one stays, and the oldest after it go."""
 STATE_RETRY_SECONDS = 3.0
 Document = dict[str, object]
 
@@ -103,23 +109,47 @@ class Recorder:
         return self.event_number
 
     def open_incident(self, instance: str, effect: RecordIncident) -> IncidentDocument:
-        """Number and store a failure; it stays open until the instance is ready or stopped."""
+        """Number and store a failure, or add it to the open incident that it belongs to."""
+        opened = self.open_incidents.get(instance)
+        if effect.continues and opened is not None:
+            return self._continue_incident(instance, opened, effect)
         self.incident_number += 1
         document = incident_document(
             self.incident_number, instance, self._clock.wall_seconds(), effect
         )
-        before = self.last_incidents.get(instance)
-        if effect.continues and before is not None:
-            document["part_of"] = before.get("part_of", before["number"])
-        previous = self.open_incidents.get(instance)
-        if previous is not None:
-            self._close(previous, f"followed by incident {self.incident_number}")
+        if opened is not None:
+            self._close(opened, f"followed by incident {self.incident_number}")
         self.open_incidents[instance] = document
         self.last_incidents[instance] = document
         self._save(document)
         text = f"incident {document['number']}: {document['diagnosis'].get('summary', '')}"
         self.announce(instance, Announce("incident-opened", text, {"incident": document["number"]}))
         return document
+
+    def _continue_incident(
+        self, instance: str, document: IncidentDocument, effect: RecordIncident
+    ) -> IncidentDocument:
+        failure = failure_document(self._clock.wall_seconds(), effect)
+        document["further"] = [*document["further"], failure][-FURTHER_FAILURES_MAX:]
+        document["failures"] += 1
+        document["recovered"] = None
+        self._save(document)
+        number, summary = document["number"], failure["diagnosis"].get("summary", "")
+        text = f"incident {number} goes on, failure {document['failures']}: {summary}"
+        self.announce(instance, Announce("incident-continued", text, {"incident": number}))
+        return document
+
+    def recover_incident(self, instance: str, recovery: str) -> None:
+        """Note when the instance was ready again; it may have been noted before."""
+        document = self.open_incidents.get(instance)
+        if document is None or document["recovered"] is not None:
+            return
+        document["recovered"] = self._clock.wall_seconds()
+        self._save(document)
+        text = f"incident {document['number']} has recovered, and ends with the soak: {recovery}"
+        self.announce(
+            instance, Announce("incident-recovered", text, {"incident": document["number"]})
+        )
 
     def resolve_incident(self, instance: str, resolution: str) -> None:
         document = self.open_incidents.pop(instance, None)
@@ -133,7 +163,7 @@ class Recorder:
 
     def last_incident(self, instance: str) -> LastIncidentDocument | None:
         document = self.last_incidents.get(instance)
-        return None if document is None else last_incident(document)
+        return None if document is None else incident_in_short(document)
 
     def save_attempt(self, instance: str, number: int, document: Document) -> None:
         """Keep how an attempt was launched; ``end_attempt`` adds how it ended."""

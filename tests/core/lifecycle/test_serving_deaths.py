@@ -37,11 +37,15 @@ class Life:
         self.instance = Instance(SPEC)
         self.now = 0.0
         self.incidents: list[fx.RecordIncident] = []
+        self.recovered: list[str] = []
+        self.resolved: list[str] = []
         self.tell(ev.StartRequested(0.0, "test"))
 
     def tell(self, event: ev.Event) -> None:
         self.instance, effects = step(self.instance, event)
         self.incidents += [one for one in effects if isinstance(one, fx.RecordIncident)]
+        self.recovered += [one.recovery for one in effects if isinstance(one, fx.RecoverIncident)]
+        self.resolved += [one.resolution for one in effects if isinstance(one, fx.ResolveIncident)]
 
     def serve(self, seconds: float, requests: int = 100) -> None:
         """Through the gate, ready, and serving for so long."""
@@ -97,6 +101,34 @@ def test_within_the_soak_the_first_one_changes_the_settings() -> None:
     life.serve(60)
 
     assert life.die() is Remedy.RELAUNCH_WITH
+
+
+def test_an_incident_recovers_with_ready_and_ends_with_proof() -> None:
+    life = Life()
+    life.serve(60)
+    life.die()
+    life.serve(60)
+    assert life.recovered == ["attempt 2 is ready with gpu_memory_utilization 0.93"]
+    assert life.resolved == []
+    assert life.instance.incident_open
+    life.now += HOUR
+    life.tell(ev.RequestsServed(life.now, life.instance.attempts_made, 100))
+
+    assert life.resolved == ["attempt 2 has proven its settings: 100 requests"]
+    assert not life.instance.incident_open
+
+
+def test_the_incident_of_an_idle_instance_ends_with_the_time_of_the_soak() -> None:
+    life = Life()
+    life.serve(60)
+    life.die()
+    life.serve(HOUR / 4, requests=0)
+    assert life.instance.incident_open
+    life.now += HOUR / 2
+    life.tell(ev.RequestsServed(life.now, life.instance.attempts_made, 0))
+
+    assert life.resolved == ["attempt 2 has lasted the soak, though not proven"]
+    assert life.instance.envelope.proven is None
 
 
 def test_a_failure_within_the_soak_is_part_of_the_incident_before_and_after_it_is_none() -> None:

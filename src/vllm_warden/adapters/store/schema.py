@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MODE = 0o640
 """Incidents hold log lines. The engine's user may pass through the directory to its own files."""
 EVENTS_MAX = 10_000
@@ -28,6 +28,16 @@ CREATE INDEX IF NOT EXISTS incidents_of_instance ON incidents (instance, number)
 CREATE TABLE IF NOT EXISTS learned (
     instance TEXT PRIMARY KEY, document TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
+
+
+TO_2 = """
+UPDATE incidents SET document = json_set(
+    document, '$.failures', 1, '$.further', json('[]'), '$.recovered',
+    CASE WHEN json_extract(document, '$.resolution') LIKE 'attempt % is ready%'
+        THEN json_extract(document, '$.resolved') END)
+    WHERE json_valid(document);
+"""
+"""Up to schema 1 an incident was one failure, and being ready resolved it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +87,11 @@ def _open(path: Path) -> Opened:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(TABLES)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.commit()
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if version == 1:
+                connection.execute(TO_2)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except BaseException:
         connection.close()
         raise

@@ -10,11 +10,16 @@ import click
 
 from vllm_warden.cli.options import client_of, examples, json_option, objects, socket_option
 from vllm_warden.cli.render import Style, columns, cut, duration, style_of_stdout
-from vllm_warden.cli.story import incident_story, proof_lines
+from vllm_warden.cli.story import (
+    failure_lines,
+    incident_story,
+    proof_and_decision,
+    proof_lines,
+)
 from vllm_warden.cli.wording import REMEDIES, failure_in_words
 
 if TYPE_CHECKING:  # building the TypedDicts costs milliseconds that `status` can do without
-    from vllm_warden.api.schema import IncidentDocument
+    from vllm_warden.api.schema import FailureDocument, IncidentDocument
 
 
 def register(app: click.Group) -> None:
@@ -55,7 +60,7 @@ def incident_table(found: list[IncidentDocument], now: float, style: Style) -> l
             f"#{each['number']}",
             f"{duration(now - each['opened'])} ago",
             each["instance"],
-            "resolved" if each["resolved"] is not None else "open",
+            _how_far(each),
             _failure(each),
         )
         for each in found
@@ -63,15 +68,39 @@ def incident_table(found: list[IncidentDocument], now: float, style: Style) -> l
     return [cut(line, style.width) for line in columns(rows)]
 
 
+def _how_far(incident: IncidentDocument) -> str:
+    if incident["resolved"] is not None:
+        return "resolved"
+    return "open" if incident["recovered"] is None else "recovered"
+
+
 def _failure(incident: IncidentDocument) -> str:
-    diagnosis, decision = incident["diagnosis"], incident["decision"]
+    """The newest failure and its decision; how many there were."""
+    newest = _all(incident)[-1]
+    diagnosis, decision = newest["diagnosis"], newest["decision"]
     words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
-    return f"{words}: {REMEDIES.get(decision['remedy'], '?')}" if decision else words
+    if decision:
+        words += f": {REMEDIES.get(decision['remedy'], '?')}"
+    return words if incident["failures"] == 1 else f"{words} (failure {incident['failures']})"
 
 
 def _in_full(incident: IncidentDocument, now: float, style: Style) -> list[str]:
-    lines = incident_story(incident, now, style)
-    excerpt = incident.get("excerpt", [])
-    if excerpt:
-        lines += ["", style.paint("From the log", "bold"), *proof_lines(excerpt, style)]
+    """The newest failure first, as ``why`` tells it; then each one before in full."""
+    *before, newest = _all(incident)
+    lines = incident_story(incident, now, style) + _excerpt(newest, style)
+    for failure in reversed(before):
+        lines += ["", style.paint(f"Before: attempt {failure['attempt']}", "bold")]
+        lines += failure_lines(failure, style) + proof_and_decision(failure, style)
+        lines += _excerpt(failure, style)
     return lines
+
+
+def _all(incident: IncidentDocument) -> list[IncidentDocument | FailureDocument]:
+    return [incident, *incident["further"]]
+
+
+def _excerpt(failure: IncidentDocument | FailureDocument, style: Style) -> list[str]:
+    excerpt = failure.get("excerpt", [])
+    if not excerpt:
+        return []
+    return ["", style.paint("From the log", "bold"), *proof_lines(excerpt, style)]

@@ -34,10 +34,10 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "instance-failed": "It cannot work as configured; the text says why.",
         "instance-stopped": "It was stopped and nothing of it is left.",
         "incident-opened": "A failure was recorded; `data` holds its number.",
-        "incident-continued": "One more failure before anything had outlived the soak: it belongs to "
-        "the open incident; `data` holds its number.",
-        "incident-recovered": "The engine is ready after the newest failure; the incident stays open "
-        "until that has lasted for the soak.",
+        "incident-continued": "One more failure before anything had outlived the soak: it "
+        "belongs to the open incident; `data` holds its number.",
+        "incident-recovered": "The engine is ready after the newest failure; the incident "
+        "stays open until that has lasted for the soak.",
         "incident-resolved": "The incident has ended; the text says how.",
     }
 )

@@ -157,7 +157,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         event.evidence,
         attempt.settings,
         {**instance.asked, **changes} if changed else None,
-        continues=bool(instance.ledger) and not entry.after_soak,
+        continues=_continues(instance, entry),
     )
     return going_on, (record, *_announcements(diagnosis, decision), *effects)
 
@@ -192,9 +192,15 @@ def _gone_back(
         event.evidence,
         attempt.settings,
         {**instance.asked, **back.changes},
+        continues=_continues(instance, entry),
     )
     told = Announce("trial-failed", decision.reason, dict(back.changes))
     return going_on, (record, *_announcements(diagnosis, decision), told, *effects)
+
+
+def _continues(instance: Instance, entry: LedgerEntry) -> bool:
+    """A failure before anything has outlived the soak belongs to the incident before it."""
+    return instance.incident_open and not entry.after_soak
 
 
 def _lasted(instance: Instance, attempt: Attempt, at_seconds: float) -> bool:

@@ -90,7 +90,8 @@ class ArmTimer(Effect):
 class RecordIncident(Effect):
     """Keep one failure with everything that explains it.
 
-    ``continues`` True: no settings have proven themselves since the failure before.
+    ``continues`` True: nothing has outlived the soak since the failure before, so it is one more
+    failure of the open incident.
     """
 
     attempt: int
@@ -100,6 +101,13 @@ class RecordIncident(Effect):
     settings_before: Settings
     settings_after: Settings | None
     continues: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverIncident(Effect):
+    """The engine serves again; the open incident stays open until that has lasted."""
+
+    recovery: str
 
 
 @dataclass(frozen=True, slots=True)

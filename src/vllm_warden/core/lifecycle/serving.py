@@ -10,7 +10,12 @@ from vllm_warden.core.decide.envelope import Envelope, note_proven, note_ready
 from vllm_warden.core.decide.ledger import LedgerEntry
 from vllm_warden.core.decide.slack import Slack, slack_at_ready
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
-from vllm_warden.core.lifecycle.effects import Announce, Effect, ResolveIncident
+from vllm_warden.core.lifecycle.effects import (
+    Announce,
+    Effect,
+    RecoverIncident,
+    ResolveIncident,
+)
 from vllm_warden.core.lifecycle.events import BecameReady, BecameUnready, RequestsServed
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import Step, current, moved
@@ -19,7 +24,7 @@ from vllm_warden.core.model import Failure, Phase
 
 
 def became_ready(instance: Instance, event: BecameReady) -> Step:
-    """Ready: remember the settings, and close the incident that this attempt answered."""
+    """Ready: remember the settings; the open incident has recovered, and waits for the soak."""
     before = current(instance)
     first = before.ready_since_seconds is None
     since = event.at_seconds if first else before.ready_since_seconds
@@ -32,13 +37,12 @@ def became_ready(instance: Instance, event: BecameReady) -> Step:
         moved(instance, State.READY, event.at_seconds, text),
         attempt=attempt,
         envelope=_ready_envelope(instance.envelope, attempt),
-        incident_open=False,
     )
     effects: list[Effect] = [Announce("engine-ready", text, {"attempt": attempt.number})]
     if first and slack is not None and slack.text:
         effects.append(_foreseen(slack))
     if instance.incident_open:
-        effects.append(ResolveIncident(text))
+        effects.append(RecoverIncident(text))
     return ready, tuple(effects)
 
 
@@ -87,12 +91,16 @@ def became_unready(instance: Instance, event: BecameUnready) -> Step:
 
 
 def requests_served(instance: Instance, event: RequestsServed) -> Step:
-    """Settings count as proven after the soak: long enough, and under real requests."""
+    """Settings count as proven after the soak: long enough, and under real requests.
+
+    The open incident ends with the soak's time: an idle instance never gathers its requests.
+    """
     attempt, restart = current(instance), instance.spec.restart
     since = attempt.ready_since_seconds
-    long_enough = since is not None and event.at_seconds - since >= restart.soak_seconds
-    if attempt.soaked or not long_enough or event.total < restart.soak_requests:
+    if since is None or event.at_seconds - since < restart.soak_seconds:
         return instance, ()
+    if attempt.soaked or event.total < restart.soak_requests:
+        return _over(instance, f"attempt {attempt.number} has lasted the soak, though not proven")
     proven = replace(
         instance,
         attempt=replace(attempt, soaked=True),
@@ -100,7 +108,15 @@ def requests_served(instance: Instance, event: RequestsServed) -> Step:
         ledger=(),
     )
     text = f"attempt {attempt.number} has proven its settings: {event.total} requests"
-    return proven, (Announce("settings-proven", text),)
+    over, effects = _over(proven, text)
+    return over, (Announce("settings-proven", text), *effects)
+
+
+def _over(instance: Instance, text: str) -> Step:
+    """The soak is over without another failure: the open incident has ended."""
+    if not instance.incident_open:
+        return instance, ()
+    return replace(instance, incident_open=False), (ResolveIncident(text),)
 
 
 def _proven_envelope(envelope: Envelope, attempt: Attempt) -> Envelope:
