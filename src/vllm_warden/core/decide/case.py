@@ -21,7 +21,8 @@ class Case:
     ``in_force`` are the settings that the dead attempt ran with, ``asked`` the configured ones,
     ``defaults`` the engine's for what neither names. ``has_gpus`` False is a CPU engine.
     ``free_at_launch_bytes`` is the least that was free on one of its GPUs when it was launched;
-    ``observations`` are earlier deaths, oldest first.
+    ``observations`` are earlier deaths, oldest first. ``extra_args`` are words of its command line
+    that are no settings; ``host_gpus`` is 0 where nobody has counted the GPUs of the host.
     """
 
     diagnosis: Diagnosis
@@ -40,6 +41,8 @@ class Case:
     observations: Sequence[Observation] = ()
     ledger: Sequence[LedgerEntry] = ()
     jitter_fraction: float = 0.0
+    extra_args: Sequence[str] = ()
+    host_gpus: int = 0
 
     def now(self, name: str) -> float | None:
         """The number that the dead attempt ran with."""

@@ -14,6 +14,7 @@ from vllm_warden.core.decide.ledger import judge_budget
 from vllm_warden.core.decide.price import price_of
 from vllm_warden.core.decide.proposal import Proposal
 from vllm_warden.core.decide.remedies import REMEDIES
+from vllm_warden.core.decide.ways import with_ways_out
 from vllm_warden.core.model import Confidence, Mode
 
 _VERBS = {Remedy.GIVE_UP: "give up", Remedy.HOLD: "hold"}
@@ -27,7 +28,7 @@ def decide(case: Case) -> Decision:
         proposal = replace(proposal, price=price_of(case, proposal))
     for rule in (_in_own_words, _within_mode, _with_complete_evidence, _within_price):
         proposal = rule(case, proposal)
-    return _within_budget(case, proposal)
+    return with_ways_out(case, _within_budget(case, proposal))
 
 
 def _in_own_words(case: Case, proposal: Proposal) -> Proposal:

@@ -27,6 +27,7 @@ def test_ep_on_two_gpus_needs_other_gpus_and_no_knob():
     found = ways_of("minimax-m2.5", settings, SEED_GPU_BYTES, 8)
 
     assert "PP3 (3 GPUs)" in found
+    assert "TP4 (4 GPUs)" in found
     assert "TP8+EP (8 GPUs)" in found
     assert not {name for what in found for name in what.split()} & {
         *("gpu_memory_utilization", "max_num_seqs", "max_model_len", "kv_cache_dtype")

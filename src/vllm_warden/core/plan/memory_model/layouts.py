@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from vllm_warden.core.plan.memory_model.estimate import Setup
 from vllm_warden.core.plan.memory_model.layout import Layout
 from vllm_warden.core.plan.memory_model.layout_rules import refusals
+from vllm_warden.core.plan.memory_model.measured import of_another_load
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall, plan_memory
 
 
@@ -36,8 +37,8 @@ class LayoutVerdict:
 
 def all_layouts(setup: Setup, gpus: int) -> tuple[LayoutVerdict, ...]:
     """Every TP x PP x DP within the GPUs, with and without expert parallelism where it differs."""
-    has_experts = setup.model.shape.experts is not None
-    return tuple(judge_layout(setup, layout, gpus) for layout in _layouts(gpus, has_experts))
+    layouts = candidates(gpus, has_experts=setup.model.shape.experts is not None)
+    return tuple(judge_layout(setup, layout, gpus) for layout in layouts)
 
 
 def judge_layout(setup: Setup, layout: Layout, gpus: int) -> LayoutVerdict:
@@ -45,12 +46,15 @@ def judge_layout(setup: Setup, layout: Layout, gpus: int) -> LayoutVerdict:
     if refused:
         return LayoutVerdict(layout, refused)
     options = replace(setup.options, layout=layout)
-    plan = plan_memory(replace(setup, options=options))
+    is_measured = layout == setup.options.layout
+    seen = setup.measured if is_measured else of_another_load(setup.measured)
+    plan = plan_memory(replace(setup, options=options, measured=seen))
     weights = max(one.rank.weights.bytes for one in plan.ranks)
     return LayoutVerdict(layout, (), weights, plan)
 
 
-def _layouts(gpus: int, has_experts: bool) -> Iterator[Layout]:
+def candidates(gpus: int, *, has_experts: bool) -> Iterator[Layout]:
+    """Every split of at most so many GPUs, unjudged."""
     for tensor in range(1, gpus + 1):
         for pipeline in range(1, gpus // tensor + 1):
             for data in range(1, gpus // (tensor * pipeline) + 1):

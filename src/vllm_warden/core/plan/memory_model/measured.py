@@ -9,8 +9,8 @@ from vllm_warden.core.plan.memory_model.term import Term, measured
 
 BYTES_MAX = 1 << 50
 """No GPU holds a pebibyte: such a figure is no measurement, and neither is NaN."""
-AVAILABLE = "available_kv_bytes"
-"""The only figure that may be negative: vLLM prints it just before it gives up."""
+AVAILABLE = ("available_bytes", "available_kv_bytes")
+"""The only figures that may be negative: vLLM prints them just before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ def measured_from_figures(
         value = figures.get(name)
         if not isinstance(value, int | float) or not abs(value) < BYTES_MAX:
             return None
-        return float(value) if value >= 0 or name == AVAILABLE else None
+        return float(value) if value >= 0 or name in AVAILABLE else None
 
-    weights, available = figure("weights_bytes"), figure(AVAILABLE)
+    weights = figure("weights_bytes")
+    available = next((found for name in AVAILABLE if (found := figure(name)) is not None), None)
     estimate = figure("graphs_estimated_bytes")
     peak = None
     if weights is not None and available is not None:
@@ -61,6 +62,11 @@ def measured_from_figures(
         graphs_estimated_bytes=estimate,
         available_kv_bytes=available,
     )
+
+
+def of_another_load(found: Measured) -> Measured:
+    """What stays true where other tensors lie on the GPU: another layout, offload, quantization."""
+    return Measured(context_bytes=found.context_bytes)
 
 
 def instead(term: Term, value_bytes: float | None) -> Term:

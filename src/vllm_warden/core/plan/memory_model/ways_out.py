@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from vllm_warden.core.model import GIB, Settings
 from vllm_warden.core.plan.memory_model.estimate import Setup
 from vllm_warden.core.plan.memory_model.layout import Layout
-from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
+from vllm_warden.core.plan.memory_model.layouts import candidates, judge_layout
 from vllm_warden.core.plan.memory_model.limits import longest_request, safe_utilization
+from vllm_warden.core.plan.memory_model.measured import of_another_load
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 
 OFFLOAD_SPARE_BYTES = GIB
@@ -65,12 +67,16 @@ def _fewer_sequences(setup: Setup) -> int:
 
 
 def _layouts(setup: Setup, gpus: int) -> Iterator[WayOut]:
-    """The layout with the fewest GPUs of the host, and the best one of all its GPUs."""
-    works = [verdict for verdict in all_layouts(setup, gpus) if verdict.works]
-    works.sort(key=_plainness)
-    chosen = dict.fromkeys((*works[:1], *[one for one in works if one.layout.gpus == gpus][:1]))
-    for verdict in chosen:
-        layout = verdict.layout
+    """The layout with the fewest GPUs, the fewest without pipelines, the best of all GPUs."""
+    has_experts = setup.model.shape.experts is not None
+    plain = sorted(candidates(gpus, has_experts=has_experts), key=_plainness)
+    works = cache(lambda layout: judge_layout(setup, layout, gpus).works)
+    found = (
+        next((one for one in plain if works(one)), None),
+        next((one for one in plain if one.gpus == one.tensor and works(one)), None),
+        next((one for one in plain if one.gpus == gpus and works(one)), None),
+    )
+    for layout in dict.fromkeys(one for one in found if one is not None):
         yield WayOut(f"{layout.name} ({layout.gpus} GPUs)", _layout_settings(layout))
 
 
@@ -83,16 +89,9 @@ def _layout_settings(layout: Layout) -> Settings:
     }
 
 
-def _plainness(verdict: LayoutVerdict) -> tuple[int, int, int, bool, float]:
+def _plainness(layout: Layout) -> tuple[int, int, int, bool]:
     """Few GPUs, then tensor parallel before pipelines and replicas: it answers soonest."""
-    layout = verdict.layout
-    stages, replicas = layout.pipeline, layout.data
-    return layout.gpus, stages, replicas, layout.expert_parallel, -_concurrency(verdict)
-
-
-def _concurrency(verdict: LayoutVerdict) -> float:
-    plan = verdict.plan
-    return (plan.worst.concurrency or 0.0) * verdict.layout.data if plan else 0.0
+    return layout.gpus, layout.pipeline, layout.data, layout.expert_parallel
 
 
 def _offload(plan: MemoryPlan) -> Iterator[WayOut]:
@@ -105,6 +104,11 @@ def _offload(plan: MemoryPlan) -> Iterator[WayOut]:
         yield WayOut(f"cpu_offload_gb {gib} (slow)", {"cpu_offload_gb": gib})
 
 
+LOADED_OTHERWISE = frozenset({"quantization", "offload_bytes"})
+
+
 def _fits(setup: Setup, **changes: float | str) -> bool:
     options = replace(setup.options, **changes)  # type: ignore[arg-type]
-    return plan_memory(replace(setup, options=options)).fits
+    is_same_load = LOADED_OTHERWISE.isdisjoint(changes)
+    seen = setup.measured if is_same_load else of_another_load(setup.measured)
+    return plan_memory(replace(setup, options=options, measured=seen)).fits
