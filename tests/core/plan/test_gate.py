@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.core.plan.memory_model.models_read import model_of
 from vllm_warden.core.model import GIB, GpuHolder, GpuReading
 from vllm_warden.core.plan.gate import Gate, GateReport, WorldFault, judge_gate
 from vllm_warden.core.plan.returning import Returning, follow
@@ -75,6 +76,22 @@ def test_weights_that_are_quantised_or_offloaded_at_load_are_not_judged_by_their
 
     for option in ("quantization", "cpu_offload_gb"):
         assert judge(report, spec=replace(SPEC, engine={option: "x"}))[0] is Gate.OPEN
+    for words in (("--cpu-offload-gb", "50"), ("--cpu-offload-gb=50",)):
+        assert judge(report, spec=replace(SPEC, extra_args=words))[0] is Gate.OPEN
+
+
+def test_weights_larger_than_the_gpus_name_the_layouts_that_would_do() -> None:
+    gpus = tuple(replace(FREE, index=index, uuid=f"GPU-{index}") for index in range(8))
+    model = model_of("minimax-m2.5")
+    facts = ModelFacts(weight_bytes=model.checkpoint.total_bytes, for_memory=model)
+    asked = {"tensor_parallel_size": 2, "enable_expert_parallel": True}
+    spec = replace(SPEC, engine={**asked, "max_model_len": 32_768})
+    gate, text = judge(GateReport(gpus=gpus, model=facts), spec=spec)
+
+    assert gate is Gate.FAIL
+    assert "these would: " in text
+    assert "TP4: tensor_parallel_size 4 (4 GPUs)" in text
+    assert "TP8+EP: tensor_parallel_size 8 with expert parallel (8 GPUs)" in text
 
 
 def test_a_utilization_that_no_gpu_can_give_fails_instead_of_waiting_for_ever() -> None:

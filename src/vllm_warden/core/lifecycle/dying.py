@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from vllm_warden.core.decide.case import Case
@@ -43,10 +44,17 @@ from vllm_warden.core.lifecycle.steps import (
     held,
     moved,
     waiting,
+    with_lesson,
     with_timer,
 )
-from vllm_warden.core.lifecycle.way_back import WayBack, are_settings_at_fault, way_back
-from vllm_warden.core.model import Failure
+from vllm_warden.core.lifecycle.way_back import (
+    SETTINGS_AT_FAULT,
+    WayBack,
+    are_settings_at_fault,
+    to_last_proven,
+    way_back,
+)
+from vllm_warden.core.model import Failure, SettingValue
 
 LAST_WORDS_SECONDS = 2.0
 """After an engine process is lost the others still log why; vLLM's parent may take ten more."""
@@ -132,7 +140,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         return _gone_back(instance, attempt, (diagnosis, back), entry, event)
     decision = decide(_case(instance, attempt, diagnosis, entry, event))
     changed = decision.remedy is Remedy.RELAUNCH_WITH
-    changes = _changes_after(instance, attempt, decision)
+    decision, changes = _after(instance, attempt, decision, entry)
     learned = _learned(instance, attempt, diagnosis, entry, changed=changed)
     treated = replace(
         instance,
@@ -143,7 +151,8 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         observations=learned,
         changes=changes,
     )
-    if are_settings_at_fault(diagnosis, entry):
+    blamed = changed and diagnosis.failure in SETTINGS_AT_FAULT
+    if blamed or are_settings_at_fault(diagnosis, entry):
         treated = replace(treated, envelope=note_bad(treated.envelope, attempt.changes))
     if changed:
         version, free = instance.engine.version, attempt.free_at_launch_bytes
@@ -156,7 +165,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         decision,
         event.evidence,
         attempt.settings,
-        {**instance.asked, **changes} if changed else None,
+        {**instance.asked, **changes} if decision.changes else None,
         continues=_continues(instance, entry),
     )
     return going_on, (record, *_announcements(diagnosis, decision), *effects)
@@ -270,23 +279,30 @@ def _case(
         observations=instance.observations,
         ledger=instance.ledger,
         jitter_fraction=event.jitter_fraction,
+        extra_args=instance.spec.extra_args,
+        host_gpus=instance.host_gpus,
     )
 
 
-def _changes_after(
-    instance: Instance, attempt: Attempt, decision: Decision
-) -> dict[str, bool | int | float | str | list[object] | dict[str, object]]:
+def _after(
+    instance: Instance, attempt: Attempt, decision: Decision, entry: LedgerEntry
+) -> tuple[Decision, Mapping[str, SettingValue]]:
     """What the next launch overlays: as before, plus the decision, less what is as asked again.
 
-    Forgotten settings are not launched again, unless this very death asks for others.
+    A crash decides nothing about settings, so it goes back to the last proven ones. A start that
+    was broken off is repeated: it may be the untried answer to the failure before. Forgotten
+    settings are not launched again, unless this very death asks for others.
     """
+    crashed = entry.was_ready and decision.remedy in (Remedy.RELAUNCH, Remedy.WAIT)
+    if crashed:
+        return to_last_proven(instance, attempt, decision)
     if attempt.forgotten and not decision.changes:
-        return {}
+        return decision, with_lesson(instance).changes
     changes = dict(attempt.changes)
     for change in decision.changes:
         changes[change.setting] = change.after
     asked = instance.asked
-    return {name: value for name, value in changes.items() if asked.get(name) != value}
+    return decision, {name: value for name, value in changes.items() if asked.get(name) != value}
 
 
 def _go_on(instance: Instance, decision: Decision, at_seconds: float) -> Step:

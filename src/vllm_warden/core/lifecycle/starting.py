@@ -97,7 +97,8 @@ def _beside(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
     if found.utilization is None or again.gate is not Gate.OPEN:
         return held(instance, event.at_seconds, f"{verdict.text}; {found.text}")
     changes = {**instance.changes, "gpu_memory_utilization": found.utilization}
-    launched_beside, effects = _launch(replace(instance, changes=changes), event, again)
+    begun, effects = _launch(replace(instance, changes=changes), event, again)
+    launched_beside = replace(begun, attempt=replace(current(begun), beside=True))
     text = f"{verdict.text}; nobody left within half an hour: {found.text}"
     return launched_beside, (
         Announce("settings-changed", text, {"gpu_memory_utilization": found.utilization}),
@@ -136,7 +137,13 @@ def _informed(instance: Instance, report: GateReport) -> Instance:
     names = tuple(gpu.name for gpu in mine) or tuple("unknown" for _ in instance.spec.gpus)
     smallest = min((gpu.total_bytes for gpu in mine), default=None)
     defaults = engine_defaults(instance.spec.engine, report.engine, names, smallest)
-    informed = replace(instance, engine=report.engine, model=report.model, defaults=defaults)
+    informed = replace(
+        instance,
+        engine=report.engine,
+        model=report.model,
+        defaults=defaults,
+        host_gpus=len(report.gpus),
+    )
     products = tuple(f"{gpu.name} {gpu.total_bytes}" for gpu in mine)
     key = envelope_key(informed.asked, report.model, report.engine, products)
     if key == instance.envelope.key:

@@ -55,6 +55,7 @@ class Attempt:
     the least that was free on one of its GPUs, ``total_at_launch_bytes`` what CUDA calls the total
     of that one; None where that is not known. ``forgotten`` True
     means that what it shows is not learned. ``slack`` is what was left beside the budget at ready.
+    ``beside`` True: its budget was fitted beside a neighbour that did not leave.
     """
 
     number: int
@@ -74,6 +75,7 @@ class Attempt:
     forgotten: bool = False
     total_at_launch_bytes: int | None = None
     slack: Slack | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Instance:
 
     ``wanted`` and ``state`` are two things: what was asked for, and what is. ``timer`` is the
     number of the one live timer or gate look; anything that arrives with another number is stale.
+    ``host_gpus`` is how many GPUs the host has, 0 where nobody has counted them.
     ``changes`` are the settings that the next launch overlays on the asked ones; ``trial``, where
     a person asked for one, goes before them once. ``found`` is waiting to be taken over.
     """
@@ -105,6 +108,7 @@ class Instance:
     model: ModelFacts = field(default_factory=ModelFacts)
     defaults: Settings = field(default_factory=dict)
     gpu_indices: tuple[int, ...] = ()
+    host_gpus: int = 0
     envelope: Envelope = field(default_factory=lambda: Envelope(""))
     envelopes: tuple[Envelope, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()

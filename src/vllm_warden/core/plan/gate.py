@@ -11,6 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from vllm_warden.core.model import GIB, GpuReading
+from vllm_warden.core.plan.memory_model.smallest_changes import (
+    Question,
+    in_words,
+    none_in_words,
+    smallest_changes,
+)
+from vllm_warden.core.plan.memory_model.verdict import Wall
 from vllm_warden.core.plan.returning import Returning
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
 
@@ -143,7 +150,7 @@ def _gpus(
     weights = weights_per_gpu(spec, report.model)
     for gpu in chosen:
         if weights + SPARE_BYTES > gpu.total_bytes:
-            return _too_large(spec, report.model, gpu)
+            return _too_large(spec, report, gpu)
         needed = needed_bytes(gpu, utilization, weights)
         if needed > gpu.total_bytes:
             asked = f"gpu_memory_utilization {utilization:g} asks for {_gib(needed)}"
@@ -210,19 +217,37 @@ def weights_per_gpu(spec: InstanceSpec, model: ModelFacts) -> int:
 
     0 where that is not known, or where the engine loads something else than what is stored.
     """
-    if model.weight_bytes is None or LOADED_OTHERWISE & set(spec.engine):
+    words = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in spec.extra_args}
+    if model.weight_bytes is None or LOADED_OTHERWISE & {*spec.engine, *words}:
         return 0
     return model.weight_bytes // max(len(spec.gpus), 1)
 
 
-def _too_large(spec: InstanceSpec, model: ModelFacts, gpu: GpuReading) -> GateVerdict:
-    weights = weights_per_gpu(spec, model)
+def _too_large(spec: InstanceSpec, report: GateReport, gpu: GpuReading) -> GateVerdict:
+    weights = weights_per_gpu(spec, report.model)
     text = (
-        f"the weights are {_gib(model.weight_bytes or 0)} over {len(spec.gpus)} GPUs, "
+        f"the weights are {_gib(report.model.weight_bytes or 0)} over {len(spec.gpus)} GPUs, "
         f"{_gib(weights)} on each, and GPU {gpu.index} has {_gib(gpu.total_bytes)} in all: no "
-        "setting makes them fit; use more GPUs, a quantised checkpoint, or cpu_offload_gb"
+        f"setting of the KV cache makes them fit; {_ways_out(spec, report, gpu)}"
     )
     return GateVerdict(Gate.FAIL, text)
+
+
+def _ways_out(spec: InstanceSpec, report: GateReport, gpu: GpuReading) -> str:
+    asked = Question(
+        settings=spec.engine,
+        extra_args=spec.extra_args,
+        model=report.model,
+        engine=report.engine,
+        gpu_total_bytes=gpu.total_bytes,
+        gpus=len(report.gpus),
+    )
+    answer = smallest_changes(asked, Wall.WEIGHTS)
+    if answer is None:
+        return "use more GPUs, a quantised checkpoint, or cpu_offload_gb"
+    if not answer.ways:
+        return none_in_words(answer)
+    return "these would: " + "; ".join(in_words(way) for way in answer.ways)
 
 
 def holders_text(gpu: GpuReading) -> str:
