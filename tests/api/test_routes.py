@@ -39,6 +39,15 @@ def test_status_comes_back_as_the_daemon_made_it(server):
     assert server.client.get("/v1/status") == server.service.document
 
 
+def test_half_a_character_in_one_reason_takes_no_status_away(start_server):
+    broken = documents.status(documents.instance(reason="no such file: /m/\udcff"))
+    server = start_server(lambda: FakeService(broken))
+
+    (instance,) = server.client.get("/v1/status")["instances"]
+
+    assert instance["reason"] == "no such file: /m/\udcff"
+
+
 def test_curl_reads_and_changes(server):
     code, media, body = curl(server, "API/status")
     assert (code, media) == (200, "application/json")

@@ -13,6 +13,13 @@ SPEC = InstanceSpec(
 )
 
 
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -32,6 +39,11 @@ SPEC = InstanceSpec(
         ({"max_num_seqs": 1.5}, "max_num_seqs: no whole number"),
         ({"max_num_seqs": None}, "max_num_seqs: not a value"),
         ({"enable_fault_tolerance": True}, "enable_fault_tolerance"),
+        ({"dtype": "a\0b"}, "dtype: it holds a NUL character"),
+        ({"dtype": "\ud800"}, "dtype: it holds half a character"),
+        ({"hf_overrides": {"a": [{"\ud800": 1}]}}, "hf_overrides: it holds half a character"),
+        ({"hf_overrides": {"a": float("nan")}}, "hf_overrides: it is no finite number"),
+        ({"hf_overrides": nested(2_000)}, "hf_overrides: it is nested deeper than 32"),
     ],
 )
 def test_what_the_file_may_not_say_may_nobody_give(given: dict[str, object], words: str) -> None:

@@ -42,6 +42,44 @@ def test_an_error_names_file_line_key_value_and_what_is_allowed(load_text, tmp_p
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "key", "reason"),
+    [
+        (CPU + 'host = "a\\u0000b"\n', "instance.a.host", "it holds a NUL character"),
+        (CPU + 'extra_args = ["--x", "\\u0000"]\n', "instance.a.extra_args[1]", "a NUL character"),
+        (CPU + 'environment_file = "/\\u0000"\n', "instance.a.environment_file", "a NUL character"),
+        ('daemon.socket = "/\\u0000"\n' + CPU, "daemon.socket", "a NUL character"),
+        (CPU + "[instance.a.engine]\nx = [nan]\n", "instance.a.engine.x[0]", "no finite number"),
+        (CPU + "port = " + "9" * 5000, "", "a number in it is too long to be one"),
+        (CPU + "engine.x = " + "[" * 40 + "]" * 40, "", "it is nested deeper than 32 tables"),
+        (CPU + "engine.x = " + "[" * 5000 + "]" * 5000, "", "nested deeper than 32 tables"),
+        ("a." * 5000 + "b = 1\n", "", "nested deeper than 32 tables"),
+        ("\ufeff" + CPU, "", "it begins with a byte order mark; save it as UTF-8 without one"),
+    ],
+)
+def test_what_nothing_can_be_done_with_is_a_mistake_in_the_text(text, key, reason, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigurationInvalid) as raised:
+        load(path, {})
+
+    (error,) = raised.value.errors
+    assert error.key == key
+    assert reason in error.reason
+
+
+def test_a_mistake_cannot_steer_a_terminal(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(CPU + '"a\\u001b]0;x\\u0007\\n\\u009b" = "\\u009b"\n')
+
+    with pytest.raises(ConfigurationInvalid) as raised:
+        load(path, {})
+
+    assert all(line.isprintable() for line in str(raised.value).splitlines())
+    assert str(raised.value).count("\n") == 1  # the hint
+
+
 def test_an_unknown_key_is_answered_with_the_nearest_known_one(errors_of):
     errors = errors_of(CPU + "autostrat = true\n")
 

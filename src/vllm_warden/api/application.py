@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
 from vllm_warden.api import access
+from vllm_warden.api.json_answer import JsonAnswer
 from vllm_warden.api.openapi import describe
 from vllm_warden.api.problems import MEDIA_TYPE, Problem
 from vllm_warden.api.routes import ROUTES, Route
@@ -83,4 +84,4 @@ async def _bug(request: Request, error: Exception) -> Response:
 
 
 def _answer(problem: Problem) -> Response:
-    return JSONResponse(problem.document(), status_code=problem.status, media_type=MEDIA_TYPE)
+    return JsonAnswer(problem.document(), status_code=problem.status, media_type=MEDIA_TYPE)

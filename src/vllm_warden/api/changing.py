@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from vllm_warden.api.access import Peer, actor_of
+from vllm_warden.api.json_answer import JsonAnswer
 from vllm_warden.api.problems import Problem
 from vllm_warden.api.reading import unknown_instance
 from vllm_warden.api.service import ChangeRequest, Refused, Service, Verb
@@ -35,7 +36,7 @@ async def change(service: Service, request: Request, verb: Verb) -> Response:
     answer = await service.change(ChangeRequest(name, verb, actor_of(peer), options))
     if isinstance(answer, Refused):
         raise Problem(answer.status, answer.reason, answer.hint)
-    return JSONResponse({"event": answer.event}, status_code=202)
+    return JsonAnswer({"event": answer.event}, status_code=202)
 
 
 async def _body(request: Request) -> bytes:

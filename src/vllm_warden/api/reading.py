@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
+from vllm_warden.api.json_answer import JsonAnswer
 from vllm_warden.api.line_answer import LineAnswer, left_out
 from vllm_warden.api.problems import Problem
 from vllm_warden.api.service import Document, Service
@@ -21,30 +22,30 @@ LOG_LINES_MAX = 100_000
 
 
 async def status(service: Service, _request: Request) -> Response:
-    return JSONResponse(service.status())
+    return JsonAnswer(service.status())
 
 
 async def instances(service: Service, _request: Request) -> Response:
-    return JSONResponse({"instances": service.status()["instances"]})
+    return JsonAnswer({"instances": service.status()["instances"]})
 
 
 async def instance(service: Service, request: Request) -> Response:
-    return JSONResponse(_known(service, request, service.instance(_name(request))))
+    return JsonAnswer(_known(service, request, service.instance(_name(request))))
 
 
 async def memory(service: Service, request: Request) -> Response:
-    return JSONResponse(_known(service, request, service.memory(_name(request))))
+    return JsonAnswer(_known(service, request, service.memory(_name(request))))
 
 
 async def instance_incidents(service: Service, request: Request) -> Response:
     _known(service, request, service.instance(_name(request)))
     limit = whole_number(request, "limit", INCIDENTS_PER_ANSWER, 1, 1000)
-    return JSONResponse({"incidents": await service.incidents(_name(request), limit)})
+    return JsonAnswer({"incidents": await service.incidents(_name(request), limit)})
 
 
 async def incidents(service: Service, request: Request) -> Response:
     limit = whole_number(request, "limit", INCIDENTS_PER_ANSWER, 1, 1000)
-    return JSONResponse({"incidents": await service.incidents(None, limit)})
+    return JsonAnswer({"incidents": await service.incidents(None, limit)})
 
 
 async def incident(service: Service, request: Request) -> Response:
@@ -52,7 +53,7 @@ async def incident(service: Service, request: Request) -> Response:
     document = await service.incident(int(text)) if text.isdecimal() and len(text) < 16 else None
     if document is None:
         raise Problem(404, f"there is no incident {text}", "GET /v1/incidents lists them")
-    return JSONResponse(document)
+    return JsonAnswer(document)
 
 
 async def events(service: Service, request: Request) -> Response:
@@ -62,7 +63,7 @@ async def events(service: Service, request: Request) -> Response:
     if _wants_stream(request):
         return _stream(request, service.follow_events(after))
     limit = whole_number(request, "limit", EVENTS_PER_ANSWER, 1, EVENTS_PER_ANSWER)
-    return JSONResponse({"events": await service.events_after(after, limit)})
+    return JsonAnswer({"events": await service.events_after(after, limit)})
 
 
 async def logs(service: Service, request: Request) -> Response:

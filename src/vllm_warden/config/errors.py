@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from vllm_warden.core.plain_text import one_line
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationError:
@@ -31,7 +33,7 @@ class ConfigurationError:
         subject = self.key or "this file"
         if self.key and self.value is not None:
             subject += f" = {shown(self.value)}"
-        text = f"{place}: cannot use {subject}: {self.reason}"
+        text = one_line(f"{place}: cannot use {subject}: {self.reason}")
         if self.allowed:
             text += f" (allowed: {self.allowed})"
         return f"{text}\n  hint: {self.hint}" if self.hint else text

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from vllm_warden.config.bare_values import bare_faults
 from vllm_warden.config.knob_bounds import knob_faults
 from vllm_warden.config.refusals import instance_refusals
 from vllm_warden.config.settings import KNOBS, InstanceSettings
@@ -43,6 +44,9 @@ def given_settings_problem(
         return f"only root may set {', '.join(beyond)}"
     if secret := next(filter(is_secret_name, given), None):
         return f"{secret}: a secret in argv is readable by every user; use environment_file"
+    if bare := next(bare_faults((), dict(given)), None):
+        name = ascii(bare.path[0])[1:-1] if bare.path else "the settings"
+        return f"{name}: {bare.reason}"
     table = {"engine": {**spec.engine, **given}, "extra_args": list(spec.extra_args)}
     try:
         InstanceSettings.model_validate({"model": spec.model, "gpus": [], "engine": dict(given)})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from vllm_warden.config.bare_values import DEPTH_MAX, bare_faults
 from vllm_warden.config.environment import Override, lay_over, overrides
 from vllm_warden.config.environment_file import read_environment_file
 from vllm_warden.config.errors import ConfigurationError, ConfigurationInvalid
@@ -65,8 +66,13 @@ def _read(path: Path) -> str:
 
 def _parse(path: Path, text: str) -> dict[str, object]:
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
+        if _depth(document) <= DEPTH_MAX:
+            return document
+        reason = f"it is nested deeper than {DEPTH_MAX} tables"
     except tomllib.TOMLDecodeError as error:
+        if text.startswith("\ufeff"):
+            raise _unusable(path, _BYTE_ORDER_MARK) from None
         message = str(error)
         position = _POSITION.search(message)
         reason = _POSITION.sub("", message)
@@ -77,6 +83,34 @@ def _parse(path: Path, text: str) -> dict[str, object]:
             line=line, column=column,
         )  # fmt: skip
         raise ConfigurationInvalid((mistake,)) from None
+    except ValueError:  # Python reads no number of more than 4,300 digits
+        reason = "a number in it is too long to be one"
+    except RecursionError:
+        reason = f"it is nested deeper than {DEPTH_MAX} tables"
+    raise _unusable(path, reason)
+
+
+_BYTE_ORDER_MARK = "it begins with a byte order mark; save it as UTF-8 without one"
+
+
+def _unusable(path: Path, reason: str) -> ConfigurationInvalid:
+    return ConfigurationInvalid((ConfigurationError(str(path), "", None, reason),))
+
+
+def _depth(document: object) -> int:
+    """How deep tables and lists lie in each other, counted no further than one too many."""
+    level: list[object] = [document]
+    depth = 0
+    while level and depth <= DEPTH_MAX:
+        level = [one for each in level for one in _inside(each)]
+        depth += 1
+    return depth
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _instances(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
@@ -97,6 +131,7 @@ def _rules(document: Mapping[str, object]) -> Iterator[Fault]:
         yield from knob_faults(name, table)
         yield from _gpus_twice(name, table.get("gpus"))
     yield from listening_conflicts(instances)
+    yield from bare_faults((), document)
 
 
 def _gpus_twice(name: str, gpus: object) -> Iterator[Fault]:
@@ -111,7 +146,7 @@ def _environment_files(document: Mapping[str, object]) -> Iterator[Configuration
     """Mistakes inside environment files that can be read; values in them are never repeated."""
     for name, table in _instances(document).items():
         written = table.get("environment_file")
-        if not isinstance(written, str) or not written.startswith("/"):
+        if not isinstance(written, str) or not written.startswith("/") or "\0" in written:
             continue
         held = read_environment_file(Path(written))
         key = f"instance.{name}.environment_file"
