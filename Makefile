@@ -6,11 +6,12 @@ PY          := $(VENV)/bin/python
 BIN         := $(VENV)/bin
 STAMP       := $(VENV)/.set-up
 ENGINE_STAMP := $(ENGINE_VENV)/.set-up
+SCENARIOS   := 60
 SYSTEMD_ROOT := build/systemd
 SYSTEMD_STAMP := $(SYSTEMD_ROOT)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-fast test-journald test-engine test-systemd test-long engine bench bench-diagnosis bench-convergence docs clean
+.PHONY: chaos help setup demo test lint format test-fast test-journald test-engine test-systemd test-long engine bench bench-diagnosis bench-convergence bench-held-back docs clean
 
 help:
 	@echo 'make setup         system packages and .venv (asked for by all others)'
@@ -22,7 +23,9 @@ help:
 	@echo 'make format        rewrite the sources in house style'
 	@echo 'make bench         the table of budgets'
 	@echo 'make bench-diagnosis   how often the diagnosis is right, on logs of others'
+	@echo 'make chaos        random faults on real daemons (SECONDS=120, or FAULTS=200; SEED=1)'
 	@echo 'make bench-convergence how soon, and how well, a failing engine is cured; minutes'
+	@echo 'make bench-held-back   the real daemon on hosts that obey other laws; minutes'
 	@echo 'make docs          rewrite the generated references'
 	@echo 'make clean         remove everything that was built'
 
@@ -72,6 +75,11 @@ $(SYSTEMD_STAMP): tools/systemd-root pyproject.toml tests/rigs/container.sh
 test-long: $(STAMP) test-engine
 	$(BIN)/pytest -m 'not engine and not journald and not systemd' --hypothesis-profile=new --no-skips -n 2
 
+SECONDS ?= 120
+SEED ?= 1
+chaos: $(STAMP)
+	$(BIN)/python -m tests.chaos --seed $(SEED) $(if $(FAULTS),--faults $(FAULTS),--seconds $(SECONDS))
+
 engine: $(ENGINE_STAMP)
 
 $(ENGINE_STAMP): tools/engine-environment $(STAMP)
@@ -87,6 +95,9 @@ bench-diagnosis: $(STAMP)
 
 bench-convergence: $(STAMP)
 	$(PY) -m benchmarks.convergence
+
+bench-held-back: $(STAMP)
+	$(PY) -m benchmarks.held_back --scenarios $(SCENARIOS)
 
 docs: $(STAMP)
 	$(PY) -m vllm_warden.config.reference docs/reference/configuration.md
