@@ -119,6 +119,9 @@ def test_weights_alone_are_judged_and_the_rest_is_called_unknown(tmp_path: Path,
         ("--gpu-memory-utilization", "2"),
         ("--kv-cache-memory-bytes", "-1"),
         ("--tensor-parallel-size", "0"),
+        ("--tensor-parallel-size", "1.5"),
+        ("--tensor-parallel-size", "9" * 30),
+        ("--vllm", "9" * 5000 + ".1"),
         ("--pipeline-parallel-size", "8000"),
         ("--data-parallel-size", "65"),
         ("--block-size", "0"),
@@ -131,7 +134,36 @@ def test_what_no_engine_takes_is_refused_and_not_planned_without_it(option, valu
         main(["plan", str(directory_of("minimax-m2.5")), "--gpu-memory", "80GiB", option, value])
         == 2
     )
-    assert "cannot plan" in capsys.readouterr().err
+    assert "cannot " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 5000, "/" + "x" * 5000, "a/" + "x" * 300])
+def test_a_name_that_is_too_long_for_any_file_is_none(name, capsys):
+    assert main(["plan", name]) == 2
+    assert "cannot " in capsys.readouterr().err
+
+
+def test_what_config_json_holds_cannot_fill_or_steer_the_screen(tmp_path: Path, capsys):
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 8}
+    names = ["A\x1b[31m\ud800\n" + "A" * 10_000]
+    config = {**shape, "max_position_embeddings": 8, "architectures": names}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 64)
+
+    assert main(["plan", str(tmp_path), "--gpu-memory", "80GiB"]) == 0
+    text = capsys.readouterr().out
+    assert len(text) < 5_000
+    assert "\x1b" not in text
+
+
+def test_what_is_no_size_is_told_from_what_is_missing(tmp_path: Path, capsys):
+    (tmp_path / "config.json").write_text('{"hidden_size": 1e300}')
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
+
+    assert main(["plan", str(tmp_path), "--gpu-memory", "80GiB"]) == 2
+    error = capsys.readouterr().err
+    assert "config.json has no hidden_size that can be one" in error
+    assert "config.json has no vocab_size;" in error
 
 
 def test_the_longest_context_that_fits_may_be_asked_for(capsys):

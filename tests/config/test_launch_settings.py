@@ -32,11 +32,16 @@ def nested(levels: int) -> object:
         ({"gpu_memory_utilization": 1.4}, "out of bounds"),
         ({"gpu_memory_utilization": "nan"}, "out of bounds"),
         ({"max_num_seqs": 10**400}, "max_num_seqs: out of bounds"),
-        ({"max_num_seqs": "1" + "0" * 400}, "max_num_seqs: out of bounds"),
+        ({"max_num_seqs": "1" + "0" * 400}, "max_num_seqs: this is no number"),
         ({"max_num_seqs": "many"}, "max_num_seqs: this is no number"),
         ({"max_num_seqs": [4]}, "max_num_seqs: this is no number"),
         ({"max_num_seqs": True}, "max_num_seqs: this is no number"),
         ({"max_num_seqs": 1.5}, "max_num_seqs: no whole number"),
+        ({"max_num_seqs": "64.0"}, "max_num_seqs: this is no number"),
+        ({"tensor_parallel_size": 0}, "out of bounds (allowed: at least 1)"),
+        ({"pipeline_parallel_size": "x"}, "cannot set pipeline_parallel_size: this is no number"),
+        ({"data_parallel_size": 1.5}, "no whole number"),
+        ({"cpu_offload_gb": -1}, "at least 0"),
         ({"max_num_seqs": None}, "max_num_seqs: not a value"),
         ({"enable_fault_tolerance": True}, "enable_fault_tolerance"),
         ({"dtype": "a\0b"}, "dtype: it holds a NUL character"),
@@ -59,7 +64,7 @@ def test_root_may_give_any_option_and_an_admin_those_that_load_nothing() -> None
     assert given_settings_problem(SPEC, code, may_all=True) is None
     assert given_settings_problem(SPEC, {"max_num_seqs": 4}, may_all=False) is None
     problem = given_settings_problem(SPEC, code, may_all=False)
-    assert problem == "only root may set trust_remote_code"
+    assert problem == "cannot set trust_remote_code: only root may"
 
 
 @pytest.mark.parametrize(
@@ -74,3 +79,11 @@ def test_sizes_are_written_as_vllm_reads_them() -> None:
     given: dict[str, SettingValue] = {"kv_cache_memory_bytes": "16MiB", "max_num_seqs": 4}
 
     assert launchable(given) == {"kv_cache_memory_bytes": 16 << 20, "max_num_seqs": 4}
+
+
+def test_a_count_is_handed_over_as_a_whole_number() -> None:
+    given: dict[str, SettingValue] = {"max_num_seqs": 64.0, "gpu_memory_utilization": 1.0, "x": 2.0}
+
+    assert repr(launchable(given)) == repr(
+        {"max_num_seqs": 64, "gpu_memory_utilization": 1.0, "x": 2.0}
+    )

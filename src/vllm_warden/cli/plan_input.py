@@ -13,9 +13,8 @@ from vllm_warden.adapters.model_directory.probe import ModelDirectory
 from vllm_warden.adapters.nvml.errors import GpusUnavailable
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.config.errors import ConfigurationInvalid
-from vllm_warden.config.knob_bounds import asked_faults
+from vllm_warden.config.knob_bounds import LIMITED, asked_faults
 from vllm_warden.config.load import load
-from vllm_warden.config.settings import KNOBS
 from vllm_warden.config.translate import translate
 from vllm_warden.core.model import GIB, Settings
 from vllm_warden.core.plan.defaults import world_size
@@ -25,26 +24,22 @@ from vllm_warden.core.plan.sizes import parse_bytes
 
 ASSUMED_GPU_BYTES = 80 * GIB
 GPUS_MAX = 64
-_LEAST = {
-    "block_size": 1,
-    "cpu_offload_gb": 0,
-    "data_parallel_size": 1,
-    "max_cudagraph_capture_size": 0,
-    "pipeline_parallel_size": 1,
-    "tensor_parallel_size": 1,
-}
-_MOST = 1 << 48
-"""No size of an engine is larger; what is, is a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A model and the settings it is to run with. ``gpus`` None: nobody said how many."""
+    """A model and the settings it is to run with. ``gpus`` None: nobody said how many.
+
+    ``instance`` is the configured one, None for a line; ``extra`` are those of the settings that
+    the configuration does not know by name.
+    """
 
     title: str
     model: str
     settings: Settings = field(default_factory=dict)
     gpus: int | None = None
+    instance: str | None = None
+    extra: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +56,7 @@ def what_is_asked(words: Sequence[str], config: Path) -> Asked:
 
     Raises click.UsageError.
     """
-    if len(words) == 1 and not Path(words[0]).exists() and "/" not in words[0]:
+    if len(words) == 1 and "/" not in words[0] and not os.path.exists(words[0]):  # noqa: PTH110 - pathlib's raises for a name that is too long
         found = _instance(words[0], config)
         if found is not None:
             return found
@@ -89,31 +84,26 @@ def check_settings(settings: Settings) -> None:
 
 
 def _fault(name: str, value: object) -> str | None:
-    if name in KNOBS:
-        fault = next(asked_faults((name,), name, value), None)
-        if fault is None:
-            return None
-        return f"{fault.reason} ({fault.allowed})" if fault.allowed else fault.reason
-    least = _LEAST.get(name)
-    if least is None:
+    fault = next(asked_faults((name,), name, value), None) if name in LIMITED else None
+    if fault is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return "this is no number"
-    return None if least <= value < _MOST else f"out of bounds (at least {least})"
+    return f"{fault.reason} ({fault.allowed})" if fault.allowed else fault.reason
 
 
 def _instance(name: str, config: Path) -> Asked | None:
     try:
         instances = translate(load(config, os.environ))
     except ConfigurationInvalid as invalid:
-        if config.exists():
+        if os.path.lexists(config):
             raise click.UsageError(f"cannot read {config}: {invalid.errors[0]}") from None
         return None
     for one in instances:
         if one.spec.name == name:
             spec = one.spec
-            settings = {**spec.engine, **line_settings(spec.extra_args)}
-            return Asked(f"{name}: {spec.model}", spec.model, settings, len(spec.gpus) or None)
+            extra = line_settings(spec.extra_args)
+            settings = {**spec.engine, **extra}
+            title, gpus = f"{name}: {spec.model}", len(spec.gpus) or None
+            return Asked(title, spec.model, settings, gpus, name, extra)
     return None
 
 

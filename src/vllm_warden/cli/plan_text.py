@@ -15,6 +15,7 @@ from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall
 from vllm_warden.core.plan.memory_model.ways_out import WayOut
 
 ABOUT_EQUAL = 0.05
+ARCHITECTURE_MAX = 60
 
 
 def plan_text(
@@ -46,7 +47,7 @@ def _head(title: str, plan: MemoryPlan, style: Style) -> Iterator[str]:
     setup = plan.setup
     shape, checkpoint = setup.model.shape, setup.model.checkpoint
     yield style.paint(cut(harmless(title), style.width), "bold")
-    parts = [harmless(shape.architecture) or "unknown architecture"]
+    parts = [cut(harmless(shape.architecture), ARCHITECTURE_MAX) or "unknown architecture"]
     if shape.layers:
         parts.append(f"{shape.layers} layers")
     if shape.experts:

@@ -1,4 +1,4 @@
-"""Bounds of knobs that contradict themselves or what was asked."""
+"""Sizes that no engine takes, and bounds of knobs that contradict themselves or what was asked."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from vllm_warden.config.settings import KNOBS
 from vllm_warden.config.wording import Fault, Path
 from vllm_warden.core.plan.sizes import parse_bytes
 
-# Lowest and highest value that the engine itself takes (vLLM 0.32: CacheConfig, SchedulerConfig).
+_MOST = float(1 << 48)
+"""No size of an engine is larger; what is, is a slip of the pen."""
+# Lowest and highest value that the engine itself takes (vLLM 0.32: CacheConfig, SchedulerConfig,
+# ParallelConfig, CompilationConfig).
 _LIMITS: Mapping[str, tuple[float, float]] = {
     "gpu_memory_utilization": (0.01, 1.0),
-    "max_num_seqs": (1, inf),
-    "max_num_batched_tokens": (1, inf),
-    "max_model_len": (1, inf),
-    "kv_cache_memory_bytes": (1, inf),
+    "max_num_seqs": (1, _MOST),
+    "max_num_batched_tokens": (1, _MOST),
+    "max_model_len": (1, _MOST),
+    "kv_cache_memory_bytes": (1, _MOST),
+    "block_size": (1, _MOST),
+    "cpu_offload_gb": (0, _MOST),
+    "data_parallel_size": (1, _MOST),
+    "max_cudagraph_capture_size": (0, _MOST),
+    "pipeline_parallel_size": (1, _MOST),
+    "tensor_parallel_size": (1, _MOST),
 }
+LIMITED = frozenset(_LIMITS)
+"""The options that are looked at before anything is launched with them."""
 
-_FRACTIONS = frozenset({"gpu_memory_utilization"})
+_FRACTIONS = frozenset({"gpu_memory_utilization", "cpu_offload_gb"})
 LONGEST = (-1, "-1", "auto")
 """Asks vLLM for the longest context that fits (0.11 and newer)."""
 
@@ -33,22 +44,28 @@ def knob_faults(name: str, table: Mapping[str, object]) -> Iterator[Fault]:
         if isinstance(bounds, dict):
             path: Path = ("instance", name, "adapt", knob)
             yield from _range(path, knob, bounds, number(options.get(knob)))
-        if knob in options:
-            yield from asked_faults(("instance", name, "engine", knob), knob, options[knob])
+    for option in _LIMITS:
+        if option in options:
+            yield from asked_faults(("instance", name, "engine", option), option, options[option])
 
 
 def asked_faults(path: Path, knob: str, value: object) -> Iterator[Fault]:
-    """What the engine itself would not take for this knob."""
+    """What the engine itself would not take for this option, one of LIMITED."""
     if knob == "max_model_len" and value in LONGEST:
         return
     asked = number(value)
-    if asked is None and isinstance(value, str):
+    if asked is None and isinstance(value, str) and knob in _FRACTIONS:
         with contextlib.suppress(ValueError):  # 0.9 is text that is no size
             asked = float(value)
     if asked is None or not (knob in _FRACTIONS or not isfinite(asked) or asked.is_integer()):
         yield Fault(path, value, "this is no number" if asked is None else "no whole number")
     elif not _within(knob, asked):
         yield Fault(path, value, "out of bounds", _limits(knob))
+
+
+def is_whole(option: str, value: float) -> bool:
+    """True for a whole number of something that is counted."""
+    return option in LIMITED - _FRACTIONS and value.is_integer()
 
 
 def number(value: object) -> float | None:
@@ -94,7 +111,7 @@ def _within(knob: str, value: float) -> bool:
 
 def _limits(knob: str) -> str:
     low, high = _LIMITS[knob]
-    return f"at least {low:g}" if high == inf else f"{low:g} to {high:g}"
+    return f"at least {low:g}" if high == _MOST else f"{low:g} to {high:g}"
 
 
 def _plain(value: float) -> str:

@@ -39,23 +39,33 @@ def given_settings_problem(
 ) -> str | None:
     """Why these may not be launched with, None where they may; ``may_all`` is for root."""
     if not given:
-        return "no setting is given"
+        return "cannot set anything: no setting is given"
+    found = _problem(spec, given, may_all=may_all)
+    return None if found is None else f"cannot set {found[0]}: {found[1]}"
+
+
+def _problem(
+    spec: InstanceSpec, given: Mapping[str, object], *, may_all: bool
+) -> tuple[str, str] | None:
+    """The settings at fault, and why."""
     if not may_all and (beyond := sorted(set(given) - FOR_ADMINS)):
-        return f"only root may set {', '.join(beyond)}"
+        return ", ".join(beyond), "only root may"
     if secret := next(filter(is_secret_name, given), None):
-        return f"{secret}: a secret in argv is readable by every user; use environment_file"
+        return secret, "a secret in argv is readable by every user; use environment_file"
     if bare := next(bare_faults((), dict(given)), None):
-        name = ascii(bare.path[0])[1:-1] if bare.path else "the settings"
-        return f"{name}: {bare.reason}"
+        return ascii(bare.path[0])[1:-1], bare.reason
     table = {"engine": {**spec.engine, **given}, "extra_args": list(spec.extra_args)}
     try:
         InstanceSettings.model_validate({"model": spec.model, "gpus": [], "engine": dict(given)})
     except ValidationError as error:
         names = {str(part) for one in error.errors() for part in one["loc"]} & set(given)
-        return f"{', '.join(sorted(names))}: not a value for an engine option"
+        return ", ".join(sorted(names)), "not a value for an engine option"
     found = [*instance_refusals(spec.name, table), *knob_faults(spec.name, {"engine": dict(given)})]
     mine = [fault for fault in found if _names_one_of(fault, given)]
-    return f"{mine[0].path[-1]}: {mine[0].reason}" if mine else None
+    if not mine:
+        return None
+    allowed = f" (allowed: {mine[0].allowed})" if mine[0].allowed else ""
+    return str(mine[0].path[-1]), mine[0].reason + allowed
 
 
 def launchable(given: Mapping[str, SettingValue]) -> dict[str, SettingValue]:

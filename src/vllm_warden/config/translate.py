@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vllm_warden.config.environment_file import read_environment_file
-from vllm_warden.config.knob_bounds import number
+from vllm_warden.config.knob_bounds import is_whole, number
 from vllm_warden.config.settings import (
     KNOBS,
     AdaptSettings,
@@ -78,7 +78,8 @@ def engine_value(key: str, value: SettingValue) -> SettingValue:
     # vLLM's parser knows 16M but not 16MiB; what it would refuse is written out in bytes.
     if key == "kv_cache_memory_bytes" and isinstance(value, str) and not is_vllm_size(value):
         return parse_bytes(value) or value
-    return value
+    # 64.0 is how TOML and JSON may write a count; vLLM's parser refuses it
+    return int(value) if isinstance(value, float) and is_whole(key, value) else value
 
 
 def _adapt(adapt: AdaptSettings) -> AdaptSpec:

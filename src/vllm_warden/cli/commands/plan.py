@@ -40,7 +40,7 @@ from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 from vllm_warden.core.plan.memory_model.ways_out import WayOut, ways_out
 from vllm_warden.core.plan.spec import EngineFacts
 
-_VERSION = re.compile(r"v?\d+\.\d+(\.\w+)*(\+\w+)?")
+_VERSION = re.compile(r"v?[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,40}){0,4}(\+[\w.]{1,80})?", re.ASCII)
 
 
 def register(app: click.Group) -> None:

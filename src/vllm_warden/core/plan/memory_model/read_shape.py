@@ -63,6 +63,7 @@ def _with_doubts(shape: ModelShape, document: Mapping[str, object]) -> ModelShap
     """Say what could not be read."""
     doubts = [
         f"config.json has no {name}"
+        + (" that can be one" if name in language_part(document) else "")
         for name, value in (
             ("hidden_size", shape.hidden),
             ("num_hidden_layers", shape.layers),
