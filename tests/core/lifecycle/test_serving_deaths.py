@@ -103,6 +103,20 @@ def test_within_the_soak_the_first_one_changes_the_settings() -> None:
     assert life.die() is Remedy.RELAUNCH_WITH
 
 
+def test_settings_that_had_to_be_adapted_are_not_gone_back_to_although_they_were_proven() -> None:
+    life = Life()
+    life.serve(HOUR)
+    life.die()
+    life.serve(HOUR)
+    life.die()
+    adapted = dict(life.instance.changes)
+    life.serve(60)
+    life.die(Diagnosis(Failure.KILLED_BY_SIGNAL, phase=Phase.SERVING))
+
+    assert life.instance.envelope.proven == {}
+    assert life.instance.changes == adapted != {}
+
+
 def test_an_incident_recovers_with_ready_and_ends_with_proof() -> None:
     life = Life()
     life.serve(60)

@@ -1,4 +1,4 @@
-"""What follows a trial that failed: back to the learned settings, without using the budget."""
+"""Which settings come after a death: back from a failed trial, or to the last proven ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vllm_warden.core.lifecycle.steps import with_lesson
 from vllm_warden.core.lifecycle.trial import TrialKind
 from vllm_warden.core.model import Failure, Mode, SettingValue
 
-_SETTINGS_AT_FAULT = frozenset(
+SETTINGS_AT_FAULT = frozenset(
     {Failure.GPU_OUT_OF_MEMORY, Failure.KV_CACHE_TOO_SMALL, Failure.HOST_OUT_OF_MEMORY}
 )
 
@@ -31,7 +31,7 @@ class WayBack:
 def are_settings_at_fault(diagnosis: Diagnosis, entry: LedgerEntry) -> bool:
     """The same settings would meet the same end at the next start."""
     at_start = not entry.was_ready and not diagnosis.incomplete
-    return at_start and diagnosis.failure in _SETTINGS_AT_FAULT
+    return at_start and diagnosis.failure in SETTINGS_AT_FAULT
 
 
 def way_back(
@@ -49,15 +49,46 @@ def way_back(
     changes = with_lesson(replace(instance, envelope=envelope)).changes
     if dict(changes) == dict(attempt.changes):
         return None
-    after = {**instance.asked, **changes}
-    names = [name for name in (*attempt.settings, *changes) if name in after]
-    moved = tuple(
-        Change(name, attempt.settings.get(name), after[name])
-        for name in dict.fromkeys(names)
-        if attempt.settings.get(name) != after[name]
-    )
     tried = "the asked settings" if trial.kind is TrialKind.CAPACITY else "the given settings"
     back = "the learned settings" if changes else "the asked settings"
     what = diagnosis.summary or str(diagnosis.failure)
     reason = f"{tried}, tried once for {trial.by}, did not last ({what}): back to {back}"
-    return WayBack(Decision(Remedy.RELAUNCH_WITH, reason, moved), changes, envelope)
+    moves = _moves(instance, attempt, changes)
+    return WayBack(Decision(Remedy.RELAUNCH_WITH, reason, moves), changes, envelope)
+
+
+def to_last_proven(
+    instance: Instance, attempt: Attempt, decision: Decision
+) -> tuple[Decision, Mapping[str, SettingValue]]:
+    """What an unchanged relaunch after a crash runs with: as a boot would, not as it crashed.
+
+    That is the last proven settings; while none is proven, the last that became ready; never
+    known-bad ones. Beside a neighbour it stays with what was fitted there: the gate would wait
+    for half an hour first.
+    """
+    if attempt.beside:
+        return decision, attempt.changes
+    changes = with_lesson(instance).changes
+    if dict(changes) == dict(attempt.changes):
+        return decision, changes
+    proven = instance.envelope.proven
+    which = "proven" if proven is not None and dict(proven) == dict(changes) else "learned"
+    if not changes and which == "learned":
+        which = "asked"
+    remedy = Remedy.RELAUNCH_WITH if decision.remedy is Remedy.RELAUNCH else decision.remedy
+    reason = f"{decision.reason}; back to the {which} settings, as it ran with others"
+    moves = _moves(instance, attempt, changes)
+    return replace(decision, remedy=remedy, reason=reason, changes=moves), changes
+
+
+def _moves(
+    instance: Instance, attempt: Attempt, changes: Mapping[str, SettingValue]
+) -> tuple[Change, ...]:
+    """From the attempt's settings to the asked ones with these changes."""
+    after = {**instance.asked, **changes}
+    names = [name for name in (*attempt.settings, *changes) if name in after]
+    return tuple(
+        Change(name, attempt.settings.get(name), after[name])
+        for name in dict.fromkeys(names)
+        if attempt.settings.get(name) != after[name]
+    )
