@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -11,9 +11,18 @@ from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.core.lifecycle import events as ev
+from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.machine import step
 from vllm_warden.core.lifecycle.states import Instance, State
-from vllm_warden.core.model import GIB, Confidence, Failure, GpuReading, Phase, ProcessIdentity
+from vllm_warden.core.model import (
+    GIB,
+    Confidence,
+    Failure,
+    GpuReading,
+    Phase,
+    ProcessIdentity,
+    SettingValue,
+)
 from vllm_warden.core.plan.gate import GateReport
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
 from vllm_warden.daemon import durable
@@ -37,6 +46,7 @@ class Life:
         self.instance = Instance(SPEC)
         self.now = 0.0
         self.incidents: list[fx.RecordIncident] = []
+        self.launched: list[Mapping[str, SettingValue]] = []
         self.recovered: list[str] = []
         self.resolved: list[str] = []
         self.tell(ev.StartRequested(0.0, "test"))
@@ -52,15 +62,19 @@ class Life:
         if self.instance.state is State.BACKOFF:
             assert self.instance.timer is not None
             self.tell(ev.TimerElapsed(self.now, self.instance.timer))
-        gpu = GpuReading(0, "GPU-0", "NVIDIA H100", TOTAL, TOTAL)
-        seen = GateReport(gpus=(gpu,), engine=EngineFacts("0.15.1"), model=ModelFacts())
-        assert self.instance.timer is not None
-        self.tell(ev.GateReported(self.now, self.instance.timer, seen))
+        self.look()
         number = self.instance.attempts_made
+        self.launched.append(self.instance.changes)
         self.tell(ev.Launched(self.now, number, "id", ProcessIdentity(number, 1, "b")))
         self.tell(ev.BecameReady(self.now, number))
         self.now += seconds
         self.tell(ev.RequestsServed(self.now, number, requests))
+
+    def look(self) -> None:
+        gpu = GpuReading(0, "GPU-0", "NVIDIA H100", TOTAL, TOTAL)
+        seen = GateReport(gpus=(gpu,), engine=EngineFacts("0.15.1"), model=ModelFacts())
+        assert self.instance.timer is not None
+        self.tell(ev.GateReported(self.now, self.instance.timer, seen))
 
     def die(self, diagnosis: Diagnosis = OUT_OF_MEMORY) -> Remedy:
         number = self.instance.attempts_made
@@ -73,6 +87,25 @@ class Life:
         kept = durable.to_document(self.instance, "boot")
         self.instance = durable.from_document(SPEC, kept, "boot")
         self.tell(ev.StartRequested(self.now, "test"))
+
+    def taken_over(self) -> None:
+        """A new daemon finds the engine that serves, and learns that it is ready."""
+        attempt = self.instance.attempt
+        assert attempt is not None
+        kept = durable.to_document(self.instance, "boot")
+        self.instance = durable.from_document(SPEC, kept, "boot")
+        found = FoundEngine(
+            attempt.number,
+            "id",
+            attempt.settings,
+            (0,),
+            attempt.launched_seconds,
+            attempt.identity,
+            attempt.ready_since_seconds,
+        )
+        self.tell(ev.EngineFound(self.now, found))
+        self.look()
+        self.tell(ev.BecameReady(self.now, attempt.number))
 
 
 def nothing(_: Life) -> None:
@@ -92,6 +125,22 @@ def test_the_first_after_a_soak_changes_nothing_and_a_second_within_a_day_does(
     assert life.die() is Remedy.RELAUNCH
     between(life)
     life.serve(pause)
+
+    assert life.die() is remedy
+    assert life.launched == [{}, {}]
+    assert bool(life.instance.changes) is (remedy is Remedy.RELAUNCH_WITH)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "remedy"), [(HOUR, Remedy.RELAUNCH), (60.0, Remedy.RELAUNCH_WITH)]
+)
+def test_the_time_that_an_engine_had_served_before_it_was_taken_over_counts(
+    seconds: float, remedy: Remedy
+) -> None:
+    life = Life()
+    life.serve(seconds)
+    life.taken_over()
+    life.now += 60
 
     assert life.die() is remedy
 
