@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.installed_engine import install
+from vllm_warden.cli.doctor.leftovers import check_leftovers
 from vllm_warden.cli.main import main
 from vllm_warden.core.diagnose.catalogue.seen_in import RELEASES, SEEN
 
@@ -38,7 +41,7 @@ def test_a_row_that_is_no_longer_printed_is_named_and_stops_nothing(tmp_path, ca
     engine = install(tmp_path, "0.99.0", _source(KV, "WorkerProc hit an exception"))
     code, out = _doctor(capsys, "--json", "--engine", engine)
     document = json.loads(out)
-    (check,) = document["checks"]
+    check, _ = document["checks"]
     assert (code, document["ok"], check["state"]) == (0, True, "warn")
     assert f"no-cache-blocks: '{KV}'" in check["details"]
     assert "1 of its rows recognise nothing there, 1 know one wording less" in check["summary"]
@@ -59,7 +62,8 @@ def test_the_engines_of_the_settings_file_are_looked_at_each_once(tmp_path, caps
     settings.write_text(f"[instance.a]\n{table}port = 1\n[instance.b]\n{table}port = 2\n")
     code, out = _doctor(capsys, "--json", "--config", settings)
     assert code == 0
-    assert [check["state"] for check in json.loads(out)["checks"]] == ["ok"]
+    names = [check["name"] for check in json.loads(out)["checks"]]
+    assert names == ["catalogue", "leftovers"]
 
 
 def test_an_unreadable_settings_file_is_a_usage_error(tmp_path: Path, capsys) -> None:
@@ -73,3 +77,36 @@ def test_output_is_readable_at_80_columns(tmp_path, capsys, monkeypatch) -> None
     _, out = _doctor(capsys, "--engine", engine)
     spaced = [line for line in out.splitlines() if str(tmp_path) not in line]
     assert all(len(line) <= 80 for line in spaced)
+
+
+def test_what_dead_engines_left_is_listed_and_nothing_of_it_removed(tmp_path) -> None:
+    shared, proc = tmp_path / "shm", tmp_path / "proc"
+    shared.mkdir()
+    for name in ("psm_4711", "psm_used", "psm_new", "somebody_elses"):
+        (shared / name).write_bytes(bytes(2 << 20))
+        if name != "psm_new":
+            os.utime(shared / name, (0, time.time() - 7200))
+    engine = proc / "4711"
+    (engine / "fd").mkdir(parents=True)
+    (engine / "fd" / "3").symlink_to(shared / "psm_used")
+    (engine / "maps").touch()
+    (engine / "cmdline").write_bytes(b"VLLM::EngineCore\0")
+    (engine / "stat").write_text("4711 (VLLM::EngineCor) S 1 " + "0 " * 30)
+    (engine / "cgroup").write_text("0::/user.slice\n")
+
+    check = check_leftovers(proc, shared)
+
+    orphan, file = check.details
+    assert "process 4711" in orphan
+    assert "VLLM::EngineCore) has no parent; not ours" in orphan
+    assert file.startswith(f"{shared}/psm_4711: 2 MiB, ")
+    assert "2 h" in file
+    assert len(list(shared.iterdir())) == 4
+    (engine / "cgroup").write_text("0::/w.service/instance-a/attempt-1-0badcafe\n")
+    assert "its daemon ends it" in check_leftovers(proc, shared).details[0]
+
+
+def test_a_host_without_leftovers_is_fine(tmp_path) -> None:
+    (tmp_path / "shm").mkdir()
+    (tmp_path / "proc").mkdir()
+    assert check_leftovers(tmp_path / "proc", tmp_path / "shm").state == "ok"

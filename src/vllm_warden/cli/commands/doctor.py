@@ -51,14 +51,17 @@ def register(app: click.Group) -> None:
 )
 @json_option
 def doctor(*, engines: tuple[str, ...], path: Path, as_json: bool) -> None:
-    """Check the engines' installations; needs no daemon, runs no engine, offline.
+    """Check the engines' installations and the host; needs no daemon, runs no engine, offline.
 
     Looks up every text and function that the diagnosis relies on in the source of each installed
-    vLLM. Exits 0 when no check failed (warnings included), 1 when one did.
+    vLLM, and lists what dead engines left on this host: orphaned processes, shared memory that
+    nobody uses. Changes nothing. Exits 0 when no check failed (warnings included), 1 when one did.
     """
     from vllm_warden.cli.doctor.catalogue import check_catalogue  # noqa: PLC0415 - slow to import
+    from vllm_warden.cli.doctor.leftovers import check_leftovers  # noqa: PLC0415 - the same
 
     checks = [check_catalogue(command) for command in _commands(engines, path)]
+    checks.append(check_leftovers())
     failed = any(check.state is State.FAIL for check in checks)
     if as_json:
         shown = [check.to_document() for check in checks]
