@@ -47,6 +47,7 @@ class FakeService:
                     "launch_command": "",
                     "explanation": [],
                     "incident": None,
+                    "measured": None,
                 }
                 return {**entry, **detail, **self.details.get(name, {})}
         return None

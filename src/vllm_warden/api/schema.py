@@ -211,6 +211,22 @@ class AttemptDocument(TypedDict):
     settings: dict[str, object]
     changes: list[ChangeDocument]
     command: str
+    figures: NotRequired[dict[str, object]]
+    engine_version: NotRequired[str | None]
+
+
+class MeasuredDocument(TypedDict):
+    """What an engine printed of its memory: the newest attempt's that got so far.
+
+    ``moment`` is "ready" or "death". ``figures`` are bytes of one rank where their names say so;
+    ``total_bytes`` among them is the size of its GPU as CUDA sees it.
+    """
+
+    attempt: int
+    moment: str
+    settings: dict[str, object]
+    figures: dict[str, object]
+    engine_version: str | None
 
 
 class InstanceDetailDocument(InstanceDocument):
@@ -218,6 +234,7 @@ class InstanceDetailDocument(InstanceDocument):
     launch_command: str
     explanation: list[str]
     incident: IncidentDocument | None
+    measured: MeasuredDocument | None
 
 
 class EventDocument(TypedDict):

@@ -18,6 +18,7 @@ from vllm_warden.core.plan.command_line import build_argv, printable
 from vllm_warden.daemon.changes import event_of
 from vllm_warden.daemon.documents import instance_document
 from vllm_warden.daemon.line_queue import LineQueue
+from vllm_warden.daemon.measured import measured_document
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
@@ -104,12 +105,15 @@ class Answers:
         if found is None:
             return None
         settings = {**found.asked, **found.changes}
+        attempts = self._shell.recorder.attempts.get(name, [])
+        incident = self._shell.recorder.last_incidents.get(name)
         return {
             **self._entry(found),
-            "attempts": self._shell.recorder.attempts.get(name, []),
+            "attempts": attempts,
             "launch_command": printable(build_argv(found.spec, settings, found.engine)),
             "explanation": self._explanation(found),
-            "incident": self._shell.recorder.last_incidents.get(name),
+            "incident": incident,
+            "measured": measured_document(attempts, incident),
         }
 
     def _explanation(self, instance: Instance) -> list[str]:

@@ -21,6 +21,7 @@ from vllm_warden.core.lifecycle.events import (
 from vllm_warden.core.model import Phase
 from vllm_warden.daemon.line_delivery import paced
 from vllm_warden.daemon.live_attempt import LiveAttempt
+from vllm_warden.daemon.measured import figures_at_ready
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
@@ -177,8 +178,13 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
         # the engine is complete by now: whoever wears an engine's title is watched from here on
         await _scan(shell, live, await _scan(shell, live, {}))
         live.ready = True
-        shell.recorder.note_attempt(live.instance, live.number, {"ready_seconds": shell.now()})
-        shell.post(live.instance, _became_ready(shell, live))
+        became = _became_ready(shell, live)
+        seen = figures_at_ready(
+            shell.instance(live.instance), became, live.tracker.facts.engine_version
+        )
+        note: dict[str, object] = {"ready_seconds": became.at_seconds, **seen}
+        shell.recorder.note_attempt(live.instance, live.number, note)
+        shell.post(live.instance, became)
     return None if problem is None else f"one token was asked for: {problem}"
 
 

@@ -12,7 +12,7 @@ import click
 
 from vllm_warden.adapters.model_directory.read import ModelFiles, read_model_directory
 from vllm_warden.cli.exit_codes import ExitCode
-from vllm_warden.cli.options import examples, json_option
+from vllm_warden.cli.options import examples, json_option, socket_option
 from vllm_warden.cli.plan_input import (
     GPUS_MAX,
     Asked,
@@ -22,6 +22,7 @@ from vllm_warden.cli.plan_input import (
     model_directory,
     what_is_asked,
 )
+from vllm_warden.cli.plan_measured import Attempted, ask_daemon, measured_terms
 from vllm_warden.cli.plan_text import plan_text
 from vllm_warden.cli.render import harmless, style_of_stdout, wrapped
 from vllm_warden.config.load import DEFAULT_PATH
@@ -34,6 +35,7 @@ from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
 from vllm_warden.core.plan.memory_model.layout_rules import refusals
 from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
 from vllm_warden.core.plan.memory_model.limits import Limits, find_limits
+from vllm_warden.core.plan.memory_model.measured import Measured
 from vllm_warden.core.plan.memory_model.model import Model
 from vllm_warden.core.plan.memory_model.read_shape import read_shape
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
@@ -69,6 +71,7 @@ def register(app: click.Group) -> None:
     help="Where instances are configured.",
 )
 @json_option
+@socket_option
 def plan_command(
     *,
     line: tuple[str, ...],
@@ -77,6 +80,7 @@ def plan_command(
     version: str | None,
     config: Path,
     as_json: bool,
+    socket: str | None,
 ) -> None:
     """Work out what a model needs of each GPU before anything is started.
 
@@ -84,6 +88,9 @@ def plan_command(
     config.json and the headers of the weights, never a tensor; needs no GPU, no engine, no
     network and no daemon. Every number says whether it was read, computed, measured or assumed,
     and how far it may be off.
+
+    Where a daemon runs the instance, what its attempts measured takes the place of what is
+    assumed.
 
     Exits 0 when the setup fits, 1 when it does not, 2 when the model cannot be read.
     """
@@ -96,25 +103,39 @@ def plan_command(
         files = read_model_directory(directory)
     except OSError as error:
         raise click.UsageError(f"cannot read {directory}: {error.strerror}") from None
-    engine = EngineFacts(version=version.removeprefix("v") if version else None)
+    version = version.removeprefix("v") if version else None
+    found, note = ask_daemon(asked, socket, version)
     shape = read_shape(files.config)
     host = host_of(gpus or asked.gpus, gpu_memory, world_size(asked.settings))
+    if found is not None and gpu_memory is None:
+        host = found.on_its_gpu(host)
     if files.checkpoint.source is WeightSource.NOTHING and not shape.is_known:
         raise click.UsageError(f"cannot plan {directory}: {'; '.join(files.problems)}")
-    options = read_options(asked.settings, shape, engine, host.total_bytes)
-    model = Model(shape, files.checkpoint)
-    setup = Setup(model, options, GpuMemory(host.total_bytes), era_of(engine))
-    answer = _answer(setup, host)
+    answer = _answer(_setup(Model(shape, files.checkpoint), asked, host, found, version), host)
     if answer.fits and not shape.is_known:
         reasons = "; ".join((*files.problems, *shape.unknown))
         raise click.UsageError(
             f"cannot plan {directory}: its weights fit, what else it needs is unknown: {reasons}"
         )
     if as_json:
-        print(json.dumps(_document(asked, host, files, answer)))
+        document = _document(asked, host, files, answer)
+        document["measured"] = None if found is None else found.document()
+        print(json.dumps(document))
     else:
-        print("\n".join(_text(asked, host, files, answer)))
+        print("\n".join(_text(asked, host, files, answer, note)))
     sys.exit(ExitCode.OK if answer.fits else ExitCode.NO)
+
+
+def _setup(
+    model: Model, asked: Asked, host: Host, found: Attempted | None, version: str | None
+) -> Setup:
+    """For the version that was given, else the one that was measured."""
+    engine = EngineFacts(version=found.engine_version if found and not version else version)
+    options = read_options(asked.settings, model.shape, engine, host.total_bytes)
+    seen = Measured()
+    if found is not None:
+        seen = measured_terms(found, asked, options, model.shape, host.total_bytes)
+    return Setup(model, options, GpuMemory(host.total_bytes), era_of(engine), seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +179,7 @@ def _document(asked: Asked, host: Host, files: ModelFiles, answer: _Answer) -> d
     }
 
 
-def _text(asked: Asked, host: Host, files: ModelFiles, answer: _Answer) -> list[str]:
+def _text(asked: Asked, host: Host, files: ModelFiles, answer: _Answer, more: str) -> list[str]:
     style = style_of_stdout()
     lines = plan_text(
         asked.title,
@@ -172,6 +193,6 @@ def _text(asked: Asked, host: Host, files: ModelFiles, answer: _Answer) -> list[
     notes = list(files.problems)
     if host.remark != "as given":
         notes.append(f"GPUs: {host.remark}")
-    for note in notes:
+    for note in (*notes, *([more] if more else [])):
         lines += wrapped(harmless(note), style, "    ", "  ! ")
     return lines

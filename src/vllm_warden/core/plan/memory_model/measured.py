@@ -52,7 +52,8 @@ def measured_from_figures(
     estimate = figure("graphs_estimated_bytes")
     peak = None
     if weights is not None and available is not None:
-        peak = measured_peak(requested_bytes, weights, available, estimate or 0.0)
+        estimate = estimate or 0.0  # what was not printed was not set aside
+        peak = measured_peak(requested_bytes, weights, available, estimate)
     return Measured(
         weights_bytes=weights,
         peak_bytes=peak,
