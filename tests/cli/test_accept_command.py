@@ -9,6 +9,7 @@ import pytest
 
 from tests.api import documents
 from tests.api.fake_service import FakeService
+from vllm_warden.api.client import Client, DaemonUnreachable, Json
 from vllm_warden.api.service import Document, Refused
 from vllm_warden.config.edit import digest_of
 
@@ -86,13 +87,40 @@ def test_a_file_that_has_changed_is_not_written(serving, warden, file):
     assert file.read_text() == TEXT + "# new\n"
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe bad", b"\0" * 100])
+def test_a_file_that_has_become_something_else_is_not_written(serving, warden, file, content):
+    server = serving()
+    file.write_bytes(content)
+    code, out, err = warden("--socket", server.path, "accept", NAME, "--write")
+
+    assert (code, out) == (4, "")
+    assert f"cannot edit {file}: it has changed since the daemon loaded it" in err
+    assert file.read_bytes() == content
+
+
+def test_a_daemon_that_goes_meanwhile_leaves_the_file_as_it_will_read_it(
+    serving, warden, file, monkeypatch
+):
+    server = serving()
+
+    def gone(self: Client, path: str, body: object = None) -> Json:
+        raise DaemonUnreachable("cannot reach the daemon")
+
+    monkeypatch.setattr(Client, "post", gone)
+    code, _, err = warden("--socket", server.path, "accept", NAME, "--write")
+
+    assert code == 3
+    assert f"{file} is changed, and read at its next start" in err
+    assert file.read_text() == TEXT.replace("1024", "512")
+
+
 def test_without_a_file_it_is_printed_and_not_written(serving, warden):
     server = serving(config={"config": None, "config_digest": None})
 
     assert "max_num_seqs = 512" in warden("--socket", server.path, "accept", NAME)[1]
     code, _, err = warden("--socket", server.path, "accept", NAME, "--write")
     assert code == 4
-    assert "has no settings file" in err
+    assert "cannot edit the settings file: this daemon has none" in err
 
 
 def test_a_missing_file_is_named(serving, warden, file):

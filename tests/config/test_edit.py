@@ -81,9 +81,41 @@ def test_the_files_line_ends_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "changed"),
+    [
+        (
+            'engine = { x = 1024, "y" = 2 } # z = 1 }\n',
+            'engine = { x = 256, "y" = 2, z = 0.9 } # z = 1 }\n',
+        ),
+        ("engine = {}\n", "engine = { x = 256, z = 0.9 }\n"),
+        ("engine.x = 1024 # c\n", "engine.x = 256 # c\nengine.z = 0.9\n"),
+        (
+            "[instance.a.engine]\nx = 1024\n[instance.a.engine.o]\np = 3\n",
+            "[instance.a.engine]\nz = 0.9\nx = 256\n[instance.a.engine.o]\np = 3\n",
+        ),
+        (
+            "[instance.a.engine.o]\np = 3",
+            "[instance.a.engine.o]\np = 3\n\n[instance.a.engine]\nx = 256\nz = 0.9\n",
+        ),
+        (
+            "[instance.a.engine]\nx = 1\ny = [\n 1,\n]\n",
+            "[instance.a.engine]\nz = 0.9\nx = 256\ny = [\n 1,\n]\n",
+        ),
+    ],
+)
+def test_every_way_to_write_the_engine_table_is_kept(written: str, changed: str) -> None:
+    instance = '[instance.a]\nmodel = "/m"  # ours\n'
+
+    after = with_options(instance + written, "a", {"x": 256, "z": 0.9})
+
+    assert after == instance + changed
+
+
+@pytest.mark.parametrize(
     ("text", "options"),
     [
-        ("[instance.a]\nengine = { max_num_seqs = 1024 }\n", {"max_num_seqs": 256}),
+        ("instance = { a = { engine = { x = 1024 } } }\n", {"x": 256}),
+        ("[instance.a]\nengine = { x.max_num_seqs = 5 } # }\n", {"x": 256}),
         ('[instance.a.engine]\nmax_num_seqs = """1024"""\n', {"max_num_seqs": 256}),
         ("[instance.a.engine]\nx = [\n1024\n]\n", {"x": 256}),
         ("[instance.a.engine]\nx = 1\n", {"x": [1, 2]}),

@@ -10,7 +10,7 @@ from typing import cast
 
 import click
 
-from vllm_warden.api.client import ApiError, Client, Json
+from vllm_warden.api.client import ApiError, Client, DaemonUnreachable, Json
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.options import (
     client_of,
@@ -64,7 +64,7 @@ def accept(*, name: str, write: bool, as_json: bool, socket: str | None) -> None
         try:
             event = _write(client, name, daemon, changed)
         except (EditRefusedError, OSError) as error:
-            print(f"vllm-warden: {_reason(error, file)}", file=sys.stderr)
+            print(f"vllm-warden: {harmless(_reason(error, file))}", file=sys.stderr)
             raise SystemExit(ExitCode.REFUSED) from None
     _finish(name, file, changed, event, as_json=as_json)
 
@@ -76,11 +76,11 @@ def _write(client: Client, name: str, daemon: Json, changed: list[Json]) -> obje
     file, digest = daemon.get("config"), str(daemon.get("config_digest"))
     if not isinstance(file, str):
         raise edit.EditRefusedError(
-            "this daemon has no settings file; change its command line instead"
+            "cannot edit the settings file: this daemon has none; change its command line instead"
         )
     path = Path(file)
     options = {str(each["name"]): each["in_force"] for each in changed}
-    before = path.read_bytes().decode()
+    before = edit.read_text(path, digest)
     after = edit.with_options(before, name, cast("dict[str, SettingValue]", options))
     edit.replace_file(path, digest, after)
     try:
@@ -88,6 +88,9 @@ def _write(client: Client, name: str, daemon: Json, changed: list[Json]) -> obje
     except ApiError:
         edit.replace_file(path, edit.digest_of(after.encode()), before)
         raise
+    except DaemonUnreachable as error:
+        # it may have taken them over before it went: the file it will read must not forget them
+        raise DaemonUnreachable(f"{error}; {path} is changed, and read at its next start") from None
 
 
 def _finish(name: str, file: object, changed: list[Json], event: object, *, as_json: bool) -> None:
