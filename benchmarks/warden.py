@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,15 @@ class Warden:
     process: subprocess.Popen[bytes]
     client: Client
     port: int
+    start: Callable[[], subprocess.Popen[bytes]]
+
+    def replace(self) -> float:
+        """Kill the daemon and start the next one; the wall time at which that was started."""
+        self.process.kill()
+        self.process.wait()
+        began = time.time()
+        self.process = self.start()
+        return began
 
     def events(self, after: int = 0) -> list[dict[str, object]]:
         """All events after a number."""
@@ -90,16 +99,19 @@ def running(scene: Scene) -> Iterator[Warden]:
     config = scene.directory / "config.toml"
     config.write_text(_settings(scene, port))
     log_path = scene.directory / "daemon.log"
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "vllm_warden.daemon.main", "--config", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | scene.daemon_environment,
-            start_new_session=True,
-        )
-    warden = Warden(process, Client(str(scene.directory / "s")), port)
+
+    def start() -> subprocess.Popen[bytes]:
+        with log_path.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "vllm_warden.daemon.main", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | scene.daemon_environment,
+                start_new_session=True,
+            )
+
+    warden = Warden(start(), Client(str(scene.directory / "s")), port, start)
     try:
         yield warden
     except BaseException:
