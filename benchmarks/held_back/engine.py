@@ -28,7 +28,7 @@ KEPT = (
 SCRIPT = """#!{interpreter}
 import sys
 
-sys.path.insert(0, {root!r})
+sys.path[:0] = [{root!r}, {root!r} + "/src"]
 from benchmarks.held_back.engine import main
 
 sys.exit(main())

@@ -21,7 +21,6 @@ from benchmarks.held_back.stage import Place, Stage
 LIMIT_SECONDS = 120.0
 POLL_SECONDS = 0.25
 LEAVES_AFTER_SECONDS = 4.0
-NAMED_FOR_SECONDS = 8.0
 QUIET_SECONDS = 1.0
 """An engine that answered a full batch and is ready so much later has survived it."""
 
@@ -60,8 +59,6 @@ class Watch:
         """Take one step by what the status says now."""
         state, now = status["state"], time.monotonic()
         self._neighbour(stage, status, now)
-        if self.over:
-            return
         if state in ("held", "failed"):
             self.over = "stopped"
         elif state == "ready":
@@ -121,9 +118,6 @@ class Watch:
         if neighbour.moves is Moves.LEAVES and now - self.named_since > LEAVES_AFTER_SECONDS:
             stage.leave(self.place.name)
             self.moved = True
-        elif neighbour.moves is Moves.STAYS and now - self.named_since > NAMED_FOR_SECONDS:
-            # Held after half an hour, which is not waited for; it has said whose memory it is.
-            self.over = "stopped"
 
 
 def play(scenarios: Sequence[Scenario], tell: Callable[[Played], None]) -> list[Played]:

@@ -28,6 +28,7 @@ from vllm_warden.simulation.host import Gpu, make_host
 from vllm_warden.simulation.models import write_model
 from vllm_warden.simulation.plan import SPEED
 
+REPOSITORY = Path(__file__).parents[2]
 SPEED_VALUE = 400.0
 START_SECONDS = 30.0
 STOP_SECONDS = 60.0
@@ -107,10 +108,10 @@ class Stage:
         config.chmod(0o640)
         library = str(nvml_library().parent)
         self._environment = {**os.environ, "LD_LIBRARY_PATH": library, GPUS: str(gpus)}
-        command = [sys.executable, "-m", "vllm_warden.daemon.main", "--config", str(config)]
+        command = [sys.executable, "-m", "benchmarks.held_back.daemon", "--config", str(config)]
         with (self.root / "output").open("ab") as output:
             self._daemon = subprocess.Popen(
-                command, stdout=output, stderr=output, env=self._environment
+                command, stdout=output, stderr=output, env=self._environment, cwd=REPOSITORY
             )
         self._until_it_answers()
 

@@ -86,6 +86,14 @@ def test_memory_that_belongs_to_nobody_is_not_free(host):
     gpus.close()
 
 
+def test_what_the_driver_keeps_for_itself_is_told_apart(host):
+    gpus = NvmlGpus()
+    reading = gpus.memory()[0]
+    assert reading.reserved_bytes == int((host / "gpu0" / "reserved").read_text()) > 0
+    assert reading.cuda_total_bytes == reading.free_bytes
+    gpus.close()
+
+
 def test_a_reading_of_eight_gpus_is_cheap_enough_for_every_second(host):
     gpus = NvmlGpus()
     gpus.memory()

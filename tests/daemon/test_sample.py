@@ -76,7 +76,10 @@ def test_every_sample_is_taken_while_an_attempt_starts():
     view = CountingView()
     shell = shell_with(gpus, view)
     shell.live["a"] = SimpleNamespace(
-        ready=False, gpu_total_bytes={}, take_sample=lambda _at, _used: False
+        ready=False,
+        gpu_total_bytes={},
+        gpu_cuda_total_bytes={},
+        take_sample=lambda _at, _used: False,
     )
     shell.instance = lambda _name: SimpleNamespace(gpu_indices=(0,))
 
@@ -84,6 +87,25 @@ def test_every_sample_is_taken_while_an_attempt_starts():
         await until(lambda: view.given > 10)
 
     sampling(shell, scenario)
+
+
+def test_an_attempt_knows_the_size_of_its_own_gpus_only():
+    shell = shell_with(FakeGpus(count=3))
+    live = SimpleNamespace(
+        ready=False,
+        gpu_total_bytes={},
+        gpu_cuda_total_bytes={},
+        take_sample=lambda _at, _used: False,
+    )
+    shell.live["a"] = live
+    shell.instance = lambda _name: SimpleNamespace(gpu_indices=(1,))
+
+    async def scenario():
+        await until(lambda: live.gpu_total_bytes)
+
+    sampling(shell, scenario)
+    assert set(live.gpu_total_bytes) == {1}
+    assert set(live.gpu_cuda_total_bytes) == {1}
 
 
 def test_a_driver_that_cannot_be_used_is_named_and_asked_again():

@@ -154,6 +154,13 @@ class GpuReading:
     """Address on the bus as NVML writes it (``00000000:3B:00.0``), empty when unknown."""
     lost: bool = False
     """Fallen off the bus, or in need of a reset: it does not come back by itself."""
+    reserved_bytes: int = 0
+    """Of the total, what driver and firmware keep; 0 where the driver does not tell."""
+
+    @property
+    def cuda_total_bytes(self) -> int:
+        """What torch calls the total, and of which vLLM takes its share."""
+        return self.total_bytes - self.reserved_bytes
 
 
 @dataclass(frozen=True, slots=True)

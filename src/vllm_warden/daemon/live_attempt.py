@@ -48,6 +48,7 @@ class LiveAttempt:
     lines: KeptLines = field(default_factory=KeptLines)
     samples: deque[MemorySample] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     gpu_total_bytes: dict[int, int] = field(default_factory=dict)
+    gpu_cuda_total_bytes: dict[int, int] = field(default_factory=dict)
     log_is_whole: bool = True
     """False where the begin of the log, written under an earlier daemon, cannot be had."""
 

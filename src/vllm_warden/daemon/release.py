@@ -157,7 +157,7 @@ def _evidence(
         settings=live.plan.settings,
         engine_version=shell.instance(live.instance).engine.version,
         memory=tuple(live.samples),
-        memory_total_bytes=dict(live.gpu_total_bytes),
+        memory_total_bytes=dict(live.gpu_cuda_total_bytes),
     )
 
 

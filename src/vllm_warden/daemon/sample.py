@@ -97,7 +97,10 @@ def _sample_attempts(shell: Shell) -> None:
             if gpu.index in mine and gpu.error is None
         }
         if used:
+            # Only its own: decisions take the smallest, and a host may have GPUs of several sizes.
             for gpu in shell.gpu_view.readings:
-                live.gpu_total_bytes[gpu.index] = gpu.total_bytes
+                if gpu.index in used:
+                    live.gpu_total_bytes[gpu.index] = gpu.total_bytes
+                    live.gpu_cuda_total_bytes[gpu.index] = gpu.cuda_total_bytes
             if live.take_sample(now, used):
                 live.progress_seconds = now

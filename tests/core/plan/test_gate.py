@@ -35,6 +35,16 @@ def test_it_opens_when_every_gpu_has_its_share_free() -> None:
     assert verdict.gpu_indices == (0, 1)
 
 
+def test_what_the_driver_reserves_is_no_part_of_what_vllm_takes_its_share_of() -> None:
+    gpu = replace(FREE, free_bytes=79 * GIB, reserved_bytes=GIB)
+    report = GateReport(gpus=(gpu,))
+    spec = replace(SPEC, gpus=(0,))
+
+    assert judge_gate(spec, report, 0.99, 0.0).gate is Gate.OPEN
+    unknown = replace(report, gpus=(replace(gpu, reserved_bytes=0),))
+    assert judge_gate(spec, unknown, 0.99, 0.0).gate is Gate.WAIT
+
+
 def test_one_held_gpu_of_many_keeps_it_closed_and_names_pid_user_and_command() -> None:
     gate, text = judge(GateReport(gpus=(FREE, HELD)))
 

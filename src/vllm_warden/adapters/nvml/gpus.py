@@ -128,6 +128,7 @@ class NvmlGpus:
             free_bytes=int(memory.free),
             holders=holders,
             pci=device.pci,
+            reserved_bytes=int(getattr(memory, "reserved", 0)),
         )
 
     def _after_error(self, nvml: ModuleType, error: Exception) -> None:

@@ -49,7 +49,7 @@ def fit_beside(
         adapt=spec.adapt,
         model=model,
         engine=engine,
-        gpu_total_bytes=worst.total_bytes,
+        gpu_total_bytes=worst.cuda_total_bytes,
         free_at_launch_bytes=worst.free_bytes,
     )
     return _fit(case, weights_per_gpu(spec, model))

@@ -71,6 +71,8 @@ def cuda_total_bytes(gpu: GpuReading) -> int:
     nor any process does. Holders of unknown size leave it out of account: it is then too small, so
     that nobody is warned by a guess.
     """
+    if gpu.reserved_bytes:
+        return gpu.cuda_total_bytes
     held = sum(holder.used_bytes or 0 for holder in gpu.holders)
     return min(gpu.total_bytes, gpu.free_bytes + held)
 

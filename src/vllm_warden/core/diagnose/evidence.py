@@ -100,5 +100,6 @@ class Evidence:
     engine_version: str | None = None
     memory: tuple[MemorySample, ...] = ()
     memory_total_bytes: Mapping[int, int] = field(default_factory=dict)
+    """What CUDA calls the total of each of the attempt's GPUs, where NVML told it."""
     note: str | None = None
     """Why the warden itself ended the attempt (stalled, probe failed, lost core), if it did."""

@@ -152,9 +152,9 @@ def _gpus(
         if weights + SPARE_BYTES > gpu.total_bytes:
             return _too_large(spec, report, gpu)
         needed = needed_bytes(gpu, utilization, weights)
-        if needed > gpu.total_bytes:
+        if needed > gpu.cuda_total_bytes:
             asked = f"gpu_memory_utilization {utilization:g} asks for {_gib(needed)}"
-            text = f"{asked} of GPU {gpu.index}, which has {_gib(gpu.total_bytes)} in all"
+            text = f"{asked} of GPU {gpu.index}, which has {_gib(gpu.cuda_total_bytes)} in all"
             return GateVerdict(Gate.FAIL, text)
         if gpu.free_bytes < needed:
             return _short(gpu, needed, waited_seconds, returning)
@@ -208,7 +208,7 @@ def instance_gpus(spec: InstanceSpec, report: GateReport) -> tuple[GpuReading, .
 
 def needed_bytes(gpu: GpuReading, utilization: float | None, weights_bytes: int) -> int:
     """max(ceil(utilization x total), weights per GPU + 1 GiB); vLLM asserts the first itself."""
-    budget = math.ceil((utilization or 0.0) * gpu.total_bytes)
+    budget = math.ceil((utilization or 0.0) * gpu.cuda_total_bytes)
     return max(budget, weights_bytes + SPARE_BYTES)
 
 
