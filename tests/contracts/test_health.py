@@ -17,6 +17,7 @@ METRICS = """\
 vllm:request_success_total{engine="0",finished_reason="stop",model_name="m } x"} 40.0
 vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 2.0
 vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 1.0
 vllm:generation_tokens_total{engine="0",model_name="m"} 1e+03
 """
 
@@ -168,6 +169,42 @@ def test_nobody_there_is_none_and_a_reason(side):
     asyncio.run(scenario())
 
 
+async def complete(side, seconds=5.0):
+    asked = await side.health.complete(
+        "127.0.0.1", side.port, "m", "s3cret", prompts=[[5], [6, 7]], timeout_seconds=seconds
+    )
+    return await asyncio.gather(*asked)
+
+
+def test_several_completions_are_asked_for_and_each_is_answered(side):
+    side.healthy()
+    assert asyncio.run(complete(side)) == [None, None]
+
+
+def test_each_completion_says_why_it_was_not_answered(side):
+    side.healthy()
+    side.gone()
+    found = asyncio.run(complete(side))
+    assert [(one or "")[:9] for one in found] == ["no answer", "no answer"]
+
+
+def test_completions_of_token_ids_name_the_servers_model_and_end_by_length(engine):
+    asyncio.run(complete(RealSide(engine)))
+    bodies = [one[2] for one in engine.asked if one[0] == "/v1/completions"]
+    assert sorted(body["prompt"] for body in bodies) == [[5], [6, 7]]
+    assert {(body["model"], body["max_tokens"], body["ignore_eos"]) for body in bodies} == {
+        ("served-name", 4, True)
+    }
+    headers = {one[1]["Authorization"] for one in engine.asked}
+    assert headers == {"Bearer s3cret"}
+
+
+def test_a_completion_is_not_waited_for_longer_than_asked(engine):
+    engine.hangs = True
+    found = asyncio.run(complete(RealSide(engine), 0.2))
+    assert found == ["no answer within 0.2 s"] * 2
+
+
 def test_the_servers_own_model_name_and_the_key_are_used(engine):
     assert asyncio.run(ask(RealSide(engine), "s3cret")) is None
     path, headers, body = engine.asked[-1]
@@ -200,6 +237,7 @@ def test_metrics_are_summed_over_labels(engine):
     found = asyncio.run(HttpHealth().metrics("127.0.0.1", engine.port))
     assert found is not None
     assert (found.requests_served, found.requests_running, found.generated_tokens) == (42, 3, 1000)
+    assert found.requests_waiting == 1
 
 
 def test_a_wildcard_address_is_asked_over_loopback_and_no_proxy_is_used(engine, monkeypatch):

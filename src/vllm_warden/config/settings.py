@@ -174,6 +174,12 @@ class RestartSettings(BaseModel):
     soak_requests: int = Field(
         100, ge=0, description="Requests that must be answered within the soak."
     )
+    load_probe: bool = Field(
+        default=False,
+        description="After the soak's time an idle engine without enough requests is sent one full "
+        "batch of short ones, which proves its settings if all are answered. Off by default: no "
+        "load comes that nobody asked for, and none that could kill an engine that serves.",
+    )
 
 
 class InstanceSettings(BaseModel):

@@ -108,4 +108,5 @@ def _restart(restart: RestartSettings) -> RestartSpec:
         backoff_max_seconds=restart.backoff_max_seconds,
         soak_seconds=restart.soak_seconds,
         soak_requests=restart.soak_requests,
+        load_probe=restart.load_probe,
     )

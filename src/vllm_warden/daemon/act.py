@@ -9,6 +9,7 @@ from typing import Any
 from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.daemon.adopt import take_over
 from vllm_warden.daemon.launch import launch
+from vllm_warden.daemon.load_probe import probe_load
 from vllm_warden.daemon.look import look, own_remains
 from vllm_warden.daemon.release import collect, release
 from vllm_warden.daemon.shell import Shell
@@ -50,6 +51,10 @@ def _collect(shell: Shell, name: str, effect: fx.CollectEvidence) -> None:
     shell.start(collect(shell, name, effect.attempt))
 
 
+def _probe_load(shell: Shell, name: str, effect: fx.ProbeLoad) -> None:
+    shell.start(probe_load(shell, name, effect))
+
+
 def _arm_timer(shell: Shell, name: str, effect: fx.ArmTimer) -> None:
     shell.timers.arm(name, effect.number, effect.after_seconds)
 
@@ -80,6 +85,7 @@ ACTIONS: Mapping[type[fx.Effect], Callable[[Shell, str, Any], None]] = MappingPr
         fx.Signal: _signal,
         fx.ReleaseAttempt: _release,
         fx.CollectEvidence: _collect,
+        fx.ProbeLoad: _probe_load,
         fx.ArmTimer: _arm_timer,
         fx.RecordIncident: _record_incident,
         fx.RecoverIncident: _recover_incident,

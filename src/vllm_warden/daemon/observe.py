@@ -219,6 +219,8 @@ async def _check_health(shell: Shell, live: LiveAttempt, fails: int) -> int:
 
 async def _count_requests(shell: Shell, live: LiveAttempt) -> None:
     spec = shell.instance(live.instance).spec
-    served = await shell.ports.health.requests_served(spec.host, spec.port)
-    if served is not None:
-        shell.post(live.instance, RequestsServed(shell.now(), live.number, served))
+    counts = await shell.ports.health.metrics(spec.host, spec.port)
+    if counts is not None and counts.requests_served is not None:
+        idle = counts.requests_running == 0 == counts.requests_waiting
+        served = RequestsServed(shell.now(), live.number, counts.requests_served, idle)
+        shell.post(live.instance, served)

@@ -6,7 +6,7 @@ trusted only because ``tests/contracts`` runs one suite against the fake and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
@@ -208,6 +208,19 @@ class Gpus(Protocol):
     def memory_with_holders(self) -> Sequence[GpuReading]: ...
 
 
+class RequestCounts(Protocol):
+    """What an engine says of its requests; None where it does not export it."""
+
+    @property
+    def requests_served(self) -> int | None: ...
+
+    @property
+    def requests_running(self) -> int | None: ...
+
+    @property
+    def requests_waiting(self) -> int | None: ...
+
+
 class Health(Protocol):
     async def check(self, host: str, port: int, timeout_seconds: float) -> int | None:
         """HTTP status of /health, None when refused or late."""
@@ -219,6 +232,24 @@ class Health(Protocol):
 
     async def requests_served(self, host: str, port: int) -> int | None:
         """``vllm:request_success_total`` summed, None when unknown."""
+
+    async def metrics(self, host: str, port: int) -> RequestCounts | None:
+        """None when /metrics does not answer."""
+
+    async def complete(
+        self,
+        host: str,
+        port: int,
+        model: str,
+        api_key: str | None,
+        *,
+        prompts: Sequence[Sequence[int]],
+        timeout_seconds: float,
+    ) -> Sequence[Awaitable[str | None]]:
+        """One completion of a few tokens for each prompt of token ids, not started yet.
+
+        Each gives None when it was answered, otherwise why not; cancelling one hangs up.
+        """
 
 
 class EngineProbe(Protocol):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Sequence
 
 from vllm_warden.adapters.health.exchange import Answer, NoAnswer, exchange
 from vllm_warden.adapters.health.metrics import EngineMetrics, parse_metrics
+
+PROBE_TOKENS = 4
+"""So that a request decodes together with others, and is still over soon."""
 
 
 class HttpHealth:
@@ -52,6 +56,46 @@ class HttpHealth:
             return f"no answer: {error}"
         return _verdict(answer)
 
+    async def complete(
+        self,
+        host: str,
+        port: int,
+        model: str,
+        api_key: str | None,
+        *,
+        prompts: Sequence[Sequence[int]],
+        timeout_seconds: float,
+    ) -> Sequence[Awaitable[str | None]]:
+        """One completion of a few tokens for each prompt; prompts are token ids."""
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        where = _loopback(host)
+        try:
+            models = await exchange(where, port, "/v1/models", timeout_seconds, headers=headers)
+            name = _served_model(models) or model
+        except (NoAnswer, TimeoutError):
+            name = model
+
+        async def one(prompt: Sequence[int]) -> str | None:
+            wish = {
+                "model": name,
+                "prompt": list(prompt),
+                "max_tokens": PROBE_TOKENS,
+                "temperature": 0,
+                "ignore_eos": True,
+            }
+            body = json.dumps(wish).encode()
+            try:
+                answer = await exchange(
+                    where, port, "/v1/completions", timeout_seconds, headers=headers, body=body
+                )
+            except TimeoutError:
+                return f"no answer within {timeout_seconds:g} s"
+            except NoAnswer as error:
+                return f"no answer: {error}"
+            return _completed(answer)
+
+        return [one(prompt) for prompt in prompts]
+
     async def requests_served(self, host: str, port: int) -> int | None:
         found = await self.metrics(host, port)
         return found.requests_served if found else None
@@ -90,6 +134,10 @@ def _beginning(answer: Answer) -> str:
 def _verdict(answer: Answer) -> str | None:
     if answer.status == 404 and b"model" not in answer.body:
         return None
+    return _completed(answer)
+
+
+def _completed(answer: Answer) -> str | None:
     if answer.status != 200:
         return f"HTTP {answer.status}: {_beginning(answer)}"
     try:

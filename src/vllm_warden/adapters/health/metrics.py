@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 LINE = re.compile(
-    r"^(vllm:(?:request_success_total|num_requests_running|generation_tokens_total))"
+    r"^(vllm:(?:request_success_total|num_requests_running|num_requests_waiting|generation_tokens_total))"
     r"(?:\{.*\})?[ \t]+(\S+)",
     re.MULTILINE,
 )
@@ -21,12 +21,13 @@ class EngineMetrics:
     """Summed over engines and labels; None where the engine does not export it.
 
     Names as of vLLM 0.9 to 0.32: vllm:request_success_total, vllm:num_requests_running,
-    vllm:generation_tokens_total.
+    vllm:num_requests_waiting, vllm:generation_tokens_total.
     """
 
     requests_served: int | None = None
     requests_running: int | None = None
     generated_tokens: int | None = None
+    requests_waiting: int | None = None
 
 
 def parse_metrics(text: str) -> EngineMetrics:
@@ -42,6 +43,7 @@ def parse_metrics(text: str) -> EngineMetrics:
     return EngineMetrics(
         requests_served=_whole(sums, "vllm:request_success_total"),
         requests_running=_whole(sums, "vllm:num_requests_running"),
+        requests_waiting=_whole(sums, "vllm:num_requests_waiting"),
         generated_tokens=_whole(sums, "vllm:generation_tokens_total"),
     )
 

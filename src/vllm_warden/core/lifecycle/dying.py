@@ -34,6 +34,7 @@ from vllm_warden.core.lifecycle.events import (
     Stalled,
     TimerElapsed,
 )
+from vllm_warden.core.lifecycle.probe import Probe
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import (
     Step,
@@ -213,10 +214,14 @@ def _continues(instance: Instance, entry: LedgerEntry) -> bool:
 
 
 def _lasted(instance: Instance, attempt: Attempt, at_seconds: float) -> bool:
-    """Proven, or ready for as long: an idle instance never gathers the soak's requests."""
+    """Proven, or ready for as long: an idle instance never gathers the soak's requests.
+
+    What dies of the load probe has not lasted: the probe is what the soak waited for.
+    """
     since = attempt.ready_since_seconds
-    soak_seconds = instance.spec.restart.soak_seconds
-    return attempt.soaked or (since is not None and at_seconds - since >= soak_seconds)
+    if attempt.soaked or since is None or attempt.probe is Probe.SENT:
+        return attempt.soaked
+    return at_seconds - since >= instance.spec.restart.soak_seconds
 
 
 def _learned(

@@ -79,6 +79,19 @@ class CollectEvidence(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeLoad(Effect):
+    """Send an idle engine so many short requests at once; answer with LoadProbed.
+
+    Each prompt has ``prompt_tokens`` tokens with numbers below ``vocabulary``.
+    """
+
+    attempt: int
+    requests: int
+    prompt_tokens: int
+    vocabulary: int
+
+
+@dataclass(frozen=True, slots=True)
 class ArmTimer(Effect):
     """Answer with TimerElapsed of the same number after so many seconds."""
 

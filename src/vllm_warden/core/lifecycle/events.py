@@ -131,9 +131,22 @@ class BecameUnready(AttemptEvent):
 
 @dataclass(frozen=True, slots=True)
 class RequestsServed(AttemptEvent):
-    """Requests answered by this attempt so far."""
+    """Requests answered by this attempt so far. ``idle``: none is running or waiting."""
 
     total: int
+    idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProbed(AttemptEvent):
+    """The built-in load has ended after ``sent`` requests; ``problem`` None: all were answered.
+
+    ``busy``: it was broken off, or not sent, for real requests.
+    """
+
+    sent: int
+    problem: str | None = None
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

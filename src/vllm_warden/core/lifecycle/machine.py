@@ -97,6 +97,7 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((STARTING, UNREADY), e.BecameReady, Rule(serving.became_ready, (READY,))),
     ((READY,), e.BecameUnready, Rule(serving.became_unready, (UNREADY,))),
     ((READY, UNREADY), e.RequestsServed, Rule(serving.requests_served, stays=True)),
+    ((READY, UNREADY), e.LoadProbed, Rule(serving.load_probed, stays=True)),
     # the end
     (_RUNNING, e.EngineLost, Rule(dying.engine_lost, (DIAGNOSING,))),
     ((DIAGNOSING,), e.EngineLost, Rule(dying.another_lost, stays=True)),
@@ -130,6 +131,7 @@ _IGNORED: dict[type[e.Event], tuple[State, ...]] = {
     e.NotReadyYet: (*_IDLE, READY, UNREADY, STOPPING, DIAGNOSING),
     e.BecameUnready: (*_IDLE, STARTING, UNREADY, STOPPING, DIAGNOSING),
     e.RequestsServed: (*_IDLE, STARTING, STOPPING, DIAGNOSING),
+    e.LoadProbed: (*_IDLE, STARTING, STOPPING, DIAGNOSING),
     e.EngineLost: (*_IDLE, STOPPING),
     e.Stalled: (*_IDLE, STOPPING, DIAGNOSING),
     e.ProcessExited: _IDLE,

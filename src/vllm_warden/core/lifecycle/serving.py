@@ -10,13 +10,20 @@ from vllm_warden.core.decide.envelope import Envelope, note_proven, note_ready
 from vllm_warden.core.decide.ledger import LedgerEntry
 from vllm_warden.core.decide.slack import Slack, slack_at_ready
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.lifecycle import load_probe
 from vllm_warden.core.lifecycle.effects import (
     Announce,
     Effect,
     RecoverIncident,
     ResolveIncident,
 )
-from vllm_warden.core.lifecycle.events import BecameReady, BecameUnready, RequestsServed
+from vllm_warden.core.lifecycle.events import (
+    BecameReady,
+    BecameUnready,
+    LoadProbed,
+    RequestsServed,
+)
+from vllm_warden.core.lifecycle.probe import Probe
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import Step, current, moved
 from vllm_warden.core.lifecycle.trial import TrialKind
@@ -99,15 +106,29 @@ def requests_served(instance: Instance, event: RequestsServed) -> Step:
     since = attempt.ready_since_seconds
     if since is None or event.at_seconds - since < restart.soak_seconds:
         return instance, ()
-    if attempt.soaked or event.total < restart.soak_requests:
+    if attempt.soaked or event.total - attempt.probe_requests < restart.soak_requests:
+        if not attempt.soaked and load_probe.may_come(instance, attempt):
+            return load_probe.probed_if_idle(instance, event)
         return _over(instance, f"attempt {attempt.number} has lasted the soak, though not proven")
+    return _proven(instance, attempt, f"{event.total} requests")
+
+
+def load_probed(instance: Instance, event: LoadProbed) -> Step:
+    """A full batch was answered while nobody else asked: as good as the soak's requests."""
+    attempt = current(instance)
+    if event.problem is not None or attempt.soaked:
+        return load_probe.not_proven(instance, event)
+    return _proven(instance, attempt, f"a load probe of {event.sent} requests")
+
+
+def _proven(instance: Instance, attempt: Attempt, by: str) -> Step:
     proven = replace(
         instance,
-        attempt=replace(attempt, soaked=True),
+        attempt=replace(attempt, soaked=True, probe=Probe.OVER),
         envelope=_proven_envelope(instance.envelope, attempt),
         ledger=(),
     )
-    text = f"attempt {attempt.number} has proven its settings: {event.total} requests"
+    text = f"attempt {attempt.number} has proven its settings: {by}"
     over, effects = _over(proven, text)
     return over, (Announce("settings-proven", text), *effects)
 

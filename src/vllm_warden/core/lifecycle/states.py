@@ -14,6 +14,7 @@ from vllm_warden.core.decide.slack import Slack
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.probe import Probe
 from vllm_warden.core.lifecycle.trial import Trial
 from vllm_warden.core.model import Phase, ProcessIdentity, Settings, SettingValue
 from vllm_warden.core.plan.returning import Returning
@@ -55,7 +56,8 @@ class Attempt:
     the least that was free on one of its GPUs, ``total_at_launch_bytes`` what CUDA calls the total
     of that one; None where that is not known. ``forgotten`` True
     means that what it shows is not learned. ``slack`` is what was left beside the budget at ready.
-    ``beside`` True: its budget was fitted beside a neighbour that did not leave.
+    ``beside`` True: its budget was fitted beside a neighbour that did not leave. Of the requests
+    that it has answered ``probe_requests`` may be the load probe's.
     """
 
     number: int
@@ -76,6 +78,8 @@ class Attempt:
     total_at_launch_bytes: int | None = None
     slack: Slack | None = None
     beside: bool = False
+    probe: Probe = Probe.DUE
+    probe_requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class RestartSpec:
     backoff_max_seconds: float = 300
     soak_seconds: float = 1800
     soak_requests: int = 100
+    load_probe: bool = False
 
 
 @dataclass(frozen=True, slots=True)
