@@ -5,6 +5,7 @@ A setting that is missing from the result may not be moved at all.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from vllm_warden.core.model import Settings
@@ -14,6 +15,13 @@ from vllm_warden.core.plan.spec import AdaptSpec, Bounds, ModelFacts
 SEQUENCES_MIN = 16
 TOKENS_MIN = 2048
 UTILIZATION_SPAN = 0.10
+UTILIZATION_MIN = 0.01
+"""vLLM takes none that is 0 or less; a percent of a GPU holds no engine."""
+FRACTIONS = frozenset({"gpu_memory_utilization"})
+MOVABLE = (
+    *("max_num_seqs", "gpu_memory_utilization", "max_num_batched_tokens"),
+    *("kv_cache_memory_bytes", "max_model_len"),
+)
 FORBIDDEN_BY_DEFAULT = frozenset({"max_model_len"})
 """A shorter context is a broken promise to clients: only an operator may allow it."""
 
@@ -57,8 +65,15 @@ def allowed_ranges(adapt: AdaptSpec, asked: dict[str, float]) -> dict[str, Range
         if not bounds.allowed:
             continue
         high = asked[name] if bounds.max is None else bounds.max
-        ranges[name] = Range(min(low if bounds.min is None else bounds.min, high), high)
+        least = min(low if bounds.min is None else bounds.min, high)
+        ranges[name] = Range(least, high) if name in FRACTIONS else _whole(least, high)
     return ranges
+
+
+def _whole(low: float, high: float) -> Range:
+    """Of counts: between 128.5 and 1024.5 lie 129 to 1024, and none is below 1."""
+    top = max(1, math.floor(high))
+    return Range(min(max(1, math.ceil(low)), top), top)
 
 
 def _default_lows(asked: dict[str, float]) -> dict[str, float]:
@@ -66,7 +81,8 @@ def _default_lows(asked: dict[str, float]) -> dict[str, float]:
     if (sequences := asked.get("max_num_seqs")) is not None:
         lows["max_num_seqs"] = min(sequences, max(SEQUENCES_MIN, sequences // 8))
     if (utilization := asked.get("gpu_memory_utilization")) is not None:
-        lows["gpu_memory_utilization"] = round(utilization - UTILIZATION_SPAN, 4)
+        span = round(utilization - UTILIZATION_SPAN, 4)
+        lows["gpu_memory_utilization"] = min(utilization, max(UTILIZATION_MIN, span))
     if (tokens := asked.get("max_num_batched_tokens")) is not None:
         lows["max_num_batched_tokens"] = min(tokens, TOKENS_MIN)
     if (kv_bytes := asked.get("kv_cache_memory_bytes")) is not None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vllm_warden.core.decide.bounded import within_bounds
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.decide.ledger import judge_budget
+from vllm_warden.core.decide.plausible import plausible
 from vllm_warden.core.decide.price import price_of
 from vllm_warden.core.decide.proposal import Proposal
 from vllm_warden.core.decide.remedies import REMEDIES
@@ -23,12 +25,19 @@ STARTS_AGAIN = frozenset({Remedy.RELAUNCH, Remedy.RELAUNCH_WITH, Remedy.WAIT})
 
 def decide(case: Case) -> Decision:
     """One decision for one death. Never raises; total over every failure."""
-    proposal = REMEDIES[case.diagnosis.failure](case)
+    case = _with_plausible_figures(case)
+    proposal = within_bounds(case, REMEDIES[case.diagnosis.failure](case))
     if proposal.remedy is Remedy.RELAUNCH_WITH:
         proposal = replace(proposal, price=price_of(case, proposal))
     for rule in (_in_own_words, _within_mode, _with_complete_evidence, _within_price):
         proposal = rule(case, proposal)
     return with_ways_out(case, _within_budget(case, proposal))
+
+
+def _with_plausible_figures(case: Case) -> Case:
+    figures = plausible(case.diagnosis.figures)
+    seen = [replace(each, figures=plausible(each.figures)) for each in case.observations]
+    return replace(case, diagnosis=replace(case.diagnosis, figures=figures), observations=seen)
 
 
 def _in_own_words(case: Case, proposal: Proposal) -> Proposal:
