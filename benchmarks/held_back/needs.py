@@ -14,6 +14,7 @@ SEGMENT_BYTES = 2 * MIB
 
 FORWARD_SHARES = (0.42, 0.33, 0.25)
 BLOCK_TOKENS = 16
+WITHOUT_KERNEL_WARM_UP = ("0.9.2",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,13 @@ def needs(truth: Truth, knobs: Knobs, rank: int, launch: int | None) -> Needs:
         knobs.max_num_batched_tokens, truth.token_tile
     )
     return Needs(
-        outside=truth.context + truth.channel * (truth.ranks - 1),
+        outside=truth.context + truth.channel * (truth.ranks - 1) + jitter(truth, launch),
         weights=truth.weights[rank],
         forward=_forward(linear, attention),
         full_batch=_forward(linear, int(attention * truth.attention_factor)),
         sampler=sampler_steps(truth, knobs),
         growth=truth.growth,
-        workspace=truth.workspace + jitter(truth, launch),
+        workspace=0 if truth.version in WITHOUT_KERNEL_WARM_UP else truth.workspace,
         graphs=graphs,
         estimate=int(sum(graphs) * truth.estimate_factor),
     )

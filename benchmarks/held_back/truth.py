@@ -26,8 +26,8 @@ class Truth:
     tokens takes ``graph_base`` + ``graph_slope`` x s ** ``graph_power``, the first one
     ``graph_first`` more; ``estimate_factor`` of all is in the budget, 0 where the version has none.
     ``growth`` is memory outside of torch that profiling counts; ``workspace`` stays behind after
-    it; ``waste`` is the share of large tensors that the allocator loses; ``jitter`` differs from
-    launch to launch.
+    it; ``waste`` is the share of large tensors that the allocator loses; ``jitter`` is what the
+    context may take more from launch to launch.
     """
 
     seed: str

@@ -13,6 +13,7 @@ from vllm_warden.core.decide.request_size import request_of
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.model import Failure, GpuReading, Mode, Settings
 from vllm_warden.core.plan.gate import weights_per_gpu
+from vllm_warden.core.plan.memory_model.margin import UNREAD_BYTES
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec, ModelFacts
 
 
@@ -60,7 +61,7 @@ def _fit(case: Case, weights: int) -> Fit | None:
     total, allowed = terms.total_bytes(case), case.range_of("gpu_memory_utilization")
     if usable is None or now is None or not total or allowed is None:
         return None
-    kept = terms.margin(None)
+    kept = terms.margin(None) + UNREAD_BYTES
     safe = terms.room(usable, terms.assumed_outside(case), kept)
     value = min(now, terms.fraction_of(safe, total))
     needed = weights + request_of(case) + SPARE_BYTES
