@@ -65,6 +65,23 @@ def test_no_figure_raises_or_leaves_the_bounds(failure, phase, site, figures, bo
     assert not any(word in line.split() for line in said for word in ("nan", "inf", "-inf"))
 
 
+MEMORY = (Failure.GPU_OUT_OF_MEMORY, Failure.KV_CACHE_TOO_SMALL, Failure.GPU_MEMORY_TAKEN)
+ODD = (math.nan, math.inf, -math.inf, -1, 5e-324, 1e308, 10**300)
+
+
+@pytest.mark.parametrize("failure", MEMORY)
+@pytest.mark.parametrize("odd", ODD, ids=lambda value: f"{value:.0e}")
+def test_an_odd_figure_is_as_good_as_none(failure: Failure, odd: float) -> None:
+    whole: dict[str, int | float | str] = dict.fromkeys(NAMES, 8 * GIB)
+    for phase in Phase:
+        for name in (name for name in NAMES if not (odd == -1 and name.startswith("available"))):
+            without = {other: value for other, value in whole.items() if other != name}
+
+            assert decide(case(failure, phase, None, {**whole, name: odd})) == decide(
+                case(failure, phase, None, without)
+            )
+
+
 def test_what_no_log_of_a_real_death_holds_is_left_out() -> None:
     odd = {"a": math.nan, "b": -math.inf, "c": -1, "d": 1 << 60, "e": True, "free_bytes": 5}
 
