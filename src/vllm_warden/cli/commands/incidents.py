@@ -75,13 +75,13 @@ def _how_far(incident: IncidentDocument) -> str:
 
 
 def _failure(incident: IncidentDocument) -> str:
-    """The newest failure and its decision; how many there were."""
+    """How many failures there were, where more than one; the newest one and its decision."""
     newest = _all(incident)[-1]
     diagnosis, decision = newest["diagnosis"], newest["decision"]
     words = failure_in_words(diagnosis["failure"], diagnosis["phase"], diagnosis["site"])
     if decision:
         words += f": {REMEDIES.get(decision['remedy'], '?')}"
-    return words if incident["failures"] == 1 else f"{words} (failure {incident['failures']})"
+    return words if incident["failures"] == 1 else f"{incident['failures']} failures: {words}"
 
 
 def _in_full(incident: IncidentDocument, now: float, style: Style) -> list[str]:
