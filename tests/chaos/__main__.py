@@ -15,7 +15,7 @@ from tests.chaos.faults import draw
 from tests.chaos.invariants import broken, settled
 from tests.chaos.world import World, running, wait
 
-BURST_MAX = 4
+BURST_MAX = 8
 STARTS_AGAIN = 0.7
 SETTLE_SECONDS = 45.0
 

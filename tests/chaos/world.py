@@ -56,10 +56,11 @@ class World:
         tables = []
         for name, gpus in INSTANCES.items():
             engine = f"tensor_parallel_size = {len(gpus)}\n" if len(gpus) > 1 else ""
+            simulated = f', WARDEN_SIMULATED_GPUS = "{self.gpus}"' if gpus else ""
             tables.append(
                 f'[instance.{name}]\nmodel = "{model}"\ngpus = {list(gpus)}\n'
                 f'port = {free_port()}\ncommand = ["{program}", "serve"]\ndrain_seconds = 1.0\n'
-                f'environment = {{ WARDEN_SIMULATED_SPEED = "{SPEED}" }}\n'
+                f'environment = {{ WARDEN_SIMULATED_SPEED = "{SPEED}"{simulated} }}\n'
                 f"[instance.{name}.engine]\n{engine}"
                 f"[instance.{name}.restart]\nstartup_failures_max = 100000\n"
                 "unchanged_repeats_max = 100000\ncrashes_max = 100000\n"
