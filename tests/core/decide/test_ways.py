@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.core.decide.cases import TOTAL, case, oom
 from tests.core.plan.memory_model.models_read import model_of
@@ -56,7 +58,7 @@ def short_cache(model, **more):
         "weights_bytes": int(14.99 * GIB),
         "available_bytes": int(8.6 * GIB),
         "needed_bytes": 16 * GIB,
-        "estimated_max_model_len": 70_448,
+        "estimated_max_model_len": 70_000,
     }
     death = case(Failure.KV_CACHE_TOO_SMALL, Phase.KV_PLAN, None, figures, asked=LLAMA_SETTINGS)
     return replace(death, model=model, gpu_total_bytes=SMALL_GPU, **more)
@@ -88,7 +90,7 @@ def test_a_length_that_may_not_move_is_named_with_its_bound_and_as_vllm_printed_
     assert decision.remedy is Remedy.HOLD
     length = next(line for line in decision.options if line.startswith("max_model_len"))
     assert length == (
-        "max_model_len 70448 (not allowed so far: adapt.max_model_len = { min = 70448 })"
+        "max_model_len 70000 (not allowed so far: adapt.max_model_len = { min = 70000 })"
     )
     assert "kv_cache_dtype fp8" in decision.options
     assert any(line.startswith("TP2: ") for line in decision.options)
@@ -110,6 +112,13 @@ def test_where_the_arithmetic_sees_room_the_log_is_right_and_nothing_is_computed
     assert decision.options[0] == (
         "a larger tensor_parallel_size or pipeline_parallel_size, on more GPUs"
     )
+
+
+def test_a_wall_behind_the_one_it_died_at_explains_nothing(llama):
+    """The weights of 15 GiB fit by the arithmetic, and the budget of 99 % would fail later."""
+    late = {**LLAMA_SETTINGS, "gpu_memory_utilization": 0.99}
+    death = replace(oom(Phase.LOAD, None), model=llama, gpu_total_bytes=TOTAL, in_force=late)
+    assert not any("gpu_memory_utilization 0." in line for line in decide(death).options)
 
 
 def test_without_the_models_files_the_hints_stay(minimax):
@@ -145,3 +154,42 @@ def test_the_largest_host_costs_no_second(minimax):
     began = time.perf_counter()
     decide(death)
     assert time.perf_counter() - began < 1.0
+
+
+def test_settings_without_an_end_measure_nothing(minimax):
+    endless = {**EP_ON_TWO, "max_num_seqs": float("inf")}
+    decision = decide(replace(too_large(minimax, host_gpus=8), in_force=endless))
+    assert decision.remedy is Remedy.GIVE_UP
+
+
+NUMBERS = st.one_of(
+    st.integers(-(1 << 60), 1 << 60),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.sampled_from([0, 1, GIB, 24 * GIB, TOTAL]),
+)
+FIGURES = st.dictionaries(
+    st.sampled_from(
+        [
+            *("weights_bytes", "available_bytes", "available_kv_bytes", "graphs_bytes"),
+            *("graphs_estimated_bytes", "free_bytes", "total_bytes", "estimated_max_model_len"),
+        ]
+    ),
+    NUMBERS,
+)
+SETTINGS = st.dictionaries(
+    st.sampled_from([*EP_ON_TWO, "pipeline_parallel_size", "cpu_offload_gb", "block_size"]),
+    st.one_of(NUMBERS, st.booleans(), st.just("256M")),
+)
+
+
+@given(figures=FIGURES, in_force=SETTINGS, total=st.one_of(st.none(), st.integers(0, 1 << 60)))
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_log_or_a_configuration_says_a_decision_is_made(figures, in_force, total):
+    model = ModelFacts(for_memory=model_of("llama-3.1-8b"))
+    for failure, phase in (
+        (Failure.GPU_OUT_OF_MEMORY, Phase.LOAD),
+        (Failure.KV_CACHE_TOO_SMALL, Phase.KV_PLAN),
+    ):
+        death = case(failure, phase, None, figures, asked=in_force, model=model, host_gpus=2)
+        watching = replace(death, gpu_total_bytes=total, adapt=AdaptSpec(mode=Mode.OBSERVE))
+        assert decide(watching).reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeGuard
 
 from vllm_warden.core.decide import budget as terms
 from vllm_warden.core.decide.case import Case
@@ -11,7 +12,7 @@ from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.decide.knobs import number
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase
-from vllm_warden.core.plan.memory_model.measured import Measured, measured_from_figures
+from vllm_warden.core.plan.memory_model.measured import BYTES_MAX, Measured, measured_from_figures
 from vllm_warden.core.plan.memory_model.smallest_changes import (
     Answer,
     Question,
@@ -23,12 +24,15 @@ from vllm_warden.core.plan.memory_model.verdict import Wall
 from vllm_warden.core.plan.memory_model.ways_out import WayOut
 from vllm_warden.core.plan.spec import EngineFacts
 
+COUNT_MAX = 1 << 31
 ENDS = frozenset({Remedy.GIVE_UP, Remedy.HOLD})
-MOVABLE = frozenset({"gpu_memory_utilization", "max_model_len", "max_num_seqs"})
+MOVABLE = frozenset(
+    {"gpu_memory_utilization", "max_model_len", "max_num_seqs", "max_num_batched_tokens"}
+)
 """The settings of ways out that the warden moves by itself, within the operator's bounds."""
 COMPUTED = (
     *("gpu_memory_utilization", "max_model_len", "max_num_seqs", "kv_cache_dtype"),
-    *("tensor_parallel_size", "cpu_offload_gb"),
+    *("tensor_parallel_size", "cpu_offload_gb", "max_num_batched_tokens"),
 )
 """What was computed needs no hint without a number beside it."""
 
@@ -38,7 +42,7 @@ def with_ways_out(case: Case, decision: Decision) -> Decision:
     if decision.remedy not in ENDS or not case.has_gpus:
         return decision
     wall, total = _wall(case.diagnosis), terms.total_bytes(case)
-    if wall is None or total is None:
+    if wall is None or total is None or not 0 < total < BYTES_MAX:
         return decision
     answer = smallest_changes(_question(case, int(total)), wall)
     if answer is None:
@@ -74,7 +78,7 @@ def _question(case: Case, total_bytes: int) -> Question:
         engine=EngineFacts(version=case.engine_version(), is_cpu=case.engine.is_cpu),
         gpu_total_bytes=total_bytes,
         gpus=case.host_gpus,
-        others_bytes=0 if free is None else max(0, int(total_bytes - free)),
+        others_bytes=int(total_bytes - free) if free is not None and 0 <= free < total_bytes else 0,
         measured=_measured(case, total_bytes),
     )
 
@@ -83,10 +87,14 @@ def _measured(case: Case, total_bytes: int) -> Measured:
     """By the figures of this very death."""
     utilization, sequences = case.now("gpu_memory_utilization"), case.now("max_num_seqs")
     tokens = case.now("max_num_batched_tokens")
-    if utilization is None or sequences is None or tokens is None:
+    if utilization is None or not _is_count(sequences) or not _is_count(tokens):
         return Measured()
     requested = utilization * total_bytes
     return measured_from_figures(case.diagnosis.figures, requested, int(sequences), int(tokens))
+
+
+def _is_count(value: float | None) -> TypeGuard[float]:
+    return value is not None and 1 <= value < COUNT_MAX
 
 
 def _lines(case: Case, answer: Answer) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.core.plan.memory_model.models_read import SEED_GPU_BYTES, setup_of
 from vllm_warden.core.model import GIB, Settings
+from vllm_warden.core.plan.memory_model.measured import Measured
 from vllm_warden.core.plan.memory_model.verdict import plan_memory
 from vllm_warden.core.plan.memory_model.ways_out import ways_out
 
@@ -57,3 +58,24 @@ def test_more_than_the_whole_gpu_is_cured_by_utilization():
     found = ways_of("llama-3.1-8b", settings, 80 * GIB, 1)
 
     assert next(iter(found)).startswith("gpu_memory_utilization 0.9")
+
+
+def test_a_batch_too_large_is_cured_by_fewer_tokens():
+    settings = {"max_model_len": 8192, "max_num_batched_tokens": 65_536, "max_num_seqs": 256}
+
+    found = ways_of("llama-3.1-8b", settings, 24 * GIB, 1)
+
+    assert found["max_num_batched_tokens 32768"] == {"max_num_batched_tokens": 32_768}
+
+
+def test_measured_weights_hold_for_the_same_load_only():
+    """Two ranks have half of them each, and what is offloaded is not on the GPU."""
+    settings = {"max_model_len": 65_536, "gpu_memory_utilization": 0.9, "max_num_seqs": 64}
+    seen = Measured(weights_bytes=15 * GIB, peak_bytes=GIB, graphs_bytes=GIB // 2)
+    setup = setup_of("llama-3.1-8b", settings, gpu_bytes=24 * GIB, measured=seen)
+
+    found = [way.what for way in ways_out(plan_memory(setup), 2)]
+
+    assert "TP2 (2 GPUs)" in found
+    assert "quantization fp8" in found
+    assert any(what.startswith("cpu_offload_gb") for what in found)

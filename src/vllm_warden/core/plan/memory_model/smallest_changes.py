@@ -18,6 +18,8 @@ from vllm_warden.core.plan.spec import EngineFacts, ModelFacts
 
 GPUS_MAX = 16
 """Layouts are tried for so many GPUs at most: a decision must not take a second."""
+WORLD_MAX = 64
+"""No host has more GPUs; such a layout is a slip of the pen."""
 _ORDER = tuple(Wall)
 
 
@@ -55,7 +57,10 @@ def smallest_changes(question: Question, died_at: Wall) -> Answer | None:
     model = question.model.for_memory
     if model is None or not model.shape.is_known or not model.checkpoint.total_bytes:
         return None
-    plan = plan_memory(_setup(question, model))
+    setup = _setup(question, model)
+    if setup.options.layout.gpus > WORLD_MAX:
+        return None
+    plan = plan_memory(setup)
     wall = plan.worst.first_wall
     if wall is None or _ORDER.index(wall.wall) > _ORDER.index(died_at):
         return None

@@ -16,6 +16,8 @@ from vllm_warden.core.plan.memory_model.measured import of_another_load
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 
 OFFLOAD_SPARE_BYTES = GIB
+TOKENS_LEAST = 512
+"""With fewer batched tokens a prompt takes so many steps that nobody would want it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,9 @@ def _ways(plan: MemoryPlan, gpus: int) -> Iterator[WayOut]:
     sequences = _fewer_sequences(setup)
     if sequences:
         yield WayOut(f"max_num_seqs {sequences}", {"max_num_seqs": sequences})
+    tokens = _fewer_tokens(setup)
+    if tokens:
+        yield WayOut(f"max_num_batched_tokens {tokens}", {"max_num_batched_tokens": tokens})
     if setup.options.kv_value_bytes > 1 and _fits(setup, kv_value_bytes=1):
         yield WayOut("kv_cache_dtype fp8", {"kv_cache_dtype": "fp8"})
     yield from _layouts(setup, gpus)
@@ -61,6 +66,17 @@ def _fewer_sequences(setup: Setup) -> int:
     count = setup.options.max_num_seqs // 2
     while count >= 1:
         if _fits(setup, max_num_seqs=count):
+            return count
+        count //= 2
+    return 0
+
+
+def _fewer_tokens(setup: Setup) -> int:
+    """The first half, quarter ... of the batch that fits, not below the sequences; 0 for none."""
+    least = max(TOKENS_LEAST, setup.options.max_num_seqs)
+    count = setup.options.max_num_batched_tokens // 2
+    while count >= least:
+        if _fits(setup, max_num_batched_tokens=count):
             return count
         count //= 2
     return 0
