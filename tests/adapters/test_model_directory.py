@@ -109,10 +109,12 @@ def test_an_index_that_names_no_file_names_none(shards, directory):
 
 def test_more_files_than_are_looked_at_are_said(directory, monkeypatch):
     monkeypatch.setattr("vllm_warden.adapters.model_directory.read.FILES_MAX", 2)
-    for name in ("a.bin", "b.bin"):
+    for name in ("README.md", "a.bin", "b.bin"):
         (directory / name).write_bytes(b"xx")
 
-    assert "only the first 2 of its 3 files" in read_model_directory(directory).problems[0]
+    assert read_model_directory(directory).problems == ()
+    (directory / "c.bin").write_bytes(b"xx")
+    assert "only the first 2 of its 3 weight files" in read_model_directory(directory).problems[0]
 
 
 def test_the_name_of_a_file_cannot_write_to_a_terminal(directory):

@@ -54,16 +54,21 @@ def read_model_directory(directory: Path, limit_seconds: float = math.inf) -> Mo
     Where reading the headers takes longer than the limit, the next best source is taken.
     """
     deadline = time.monotonic() + limit_seconds
-    names = sorted(path.name for path in directory.iterdir())
+    names = sorted(path.name for path in directory.iterdir() if _is_of_weights(path.name))
     problems: list[str] = []
     if len(names) > FILES_MAX:
-        problems.append(f"only the first {FILES_MAX} of its {len(names)} files are looked at")
-        names = names[:FILES_MAX]
+        problems.append(f"only the first {FILES_MAX} of its {len(names)} weight files are counted")
+        names = [*names[:FILES_MAX], *({INDEX} & {*names[FILES_MAX:]})]
     content = _content(directory / "config.json", problems)
     config = None if content is None else _parsed("config.json", content, problems)
     digest = "" if config is None or content is None else hashlib.sha256(content).hexdigest()
     checkpoint = _checkpoint(directory, names, problems, deadline)
     return ModelFiles(config or {}, checkpoint, tuple(problems), digest)
+
+
+def _is_of_weights(name: str) -> bool:
+    patterns = ("*.safetensors", INDEX, *OTHER_FORMATS)
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _checkpoint(
