@@ -66,3 +66,8 @@ def test_a_consequence_is_explained_and_never_treated(capsys) -> None:
 def test_an_unknown_subject_is_a_usage_error_that_says_where_the_names_are(capsys) -> None:
     assert main(["explain", "bad-luck"]) == 2
     assert "vllm-warden explain" in capsys.readouterr().err
+
+
+def test_a_subject_that_is_none_cannot_steer_a_terminal(capsys) -> None:
+    assert main(["explain", "a\x1b]0;owned\x07b"]) == 2
+    assert "cannot explain ab: no such failure" in capsys.readouterr().err

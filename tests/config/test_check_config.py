@@ -90,3 +90,12 @@ def test_no_secret_is_shown(check, model, tmp_path):
     assert result.exit_code == 1
     assert "its mode 0644 lets others in" in result.stdout
     assert "sk-secret" not in result.output
+
+
+def test_what_the_file_holds_cannot_steer_a_terminal(check, model):
+    missing = f"{model}/\\u001b]0;owned\\u0007gone"
+    result = check(settings(model).replace(f'model = "{model}"', f'model = "{missing}"'))
+
+    assert result.exit_code == 1
+    assert f"{model}/gone" in result.output
+    assert not {"\x1b", "\x07"} & set(result.output)

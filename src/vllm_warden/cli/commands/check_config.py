@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from vllm_warden.cli.options import examples, json_option
+from vllm_warden.cli.render import harmless
 from vllm_warden.config.errors import ConfigurationInvalid
 from vllm_warden.config.load import DEFAULT_PATH, load
 from vllm_warden.config.settings import Configuration
@@ -66,9 +67,9 @@ def _report_invalid(path: Path, invalid: ConfigurationInvalid, *, as_json: bool)
         click.echo(json.dumps({"schema": 1, "file": str(path), "valid": False, "errors": errors}))
         return
     for error in invalid.errors:
-        click.echo(str(error), err=True)
+        _say(str(error), err=True)
     count = len(invalid.errors)
-    click.echo(f"{path}: {count} error{'s' if count > 1 else ''}; nothing was used", err=True)
+    _say(f"{path}: {count} error{'s' if count > 1 else ''}; nothing was used", err=True)
 
 
 def _world(
@@ -132,15 +133,20 @@ def _print(
     commands: dict[str, str] | None,
 ) -> None:
     for name, command in (commands or {}).items():
-        click.echo(f"{name}: {command}")
+        _say(f"{name}: {command}")
     names = ", ".join(one.spec.name for one in instances) or "no instances"
-    click.echo(f"{path}: the text is fine ({names})")
+    _say(f"{path}: the text is fine ({names})")
     if faults:
-        click.echo("what the world lacks now:", err=True)
+        _say("what the world lacks now:", err=True)
     for fault in faults:
         answer = "would be failed" if fault.hopeless else "would wait"
         if fault.key.startswith("daemon."):
             answer = "the daemon would not start"
-        click.echo(f"  {answer}: {fault}".replace("\n", "\n  "), err=True)
+        _say(f"  {answer}: {fault}".replace("\n", "\n  "), err=True)
     for warning in warnings:
-        click.echo(f"  warning: {warning}", err=True)
+        _say(f"  warning: {warning}", err=True)
+
+
+def _say(text: str, *, err: bool = False) -> None:
+    """For people; what is wrong in a file, or in the name of one, may command a terminal."""
+    click.echo(harmless(text), err=err)

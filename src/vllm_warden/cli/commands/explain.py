@@ -10,7 +10,7 @@ import click
 
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.options import examples, json_option
-from vllm_warden.cli.render import Style, style_of_stdout, wrapped
+from vllm_warden.cli.render import Style, harmless, style_of_stdout, wrapped
 from vllm_warden.cli.wording import FAILURES, PHASES, REMEDIES, SITES
 from vllm_warden.core.decide.explained import (
     failure_document,
@@ -69,7 +69,8 @@ def explain(subject: str | None, *, as_json: bool) -> int:
         row = _ROWS[name]
         print(json.dumps(signature_document(row)) if as_json else "\n".join(_row(row, style)))
         return ExitCode.OK
-    print(f"vllm-warden: cannot explain {subject}: no such failure or signature", file=sys.stderr)
+    what = harmless(subject)
+    print(f"vllm-warden: cannot explain {what}: no such failure or signature", file=sys.stderr)
     print("  `vllm-warden explain` lists them all", file=sys.stderr)
     return ExitCode.USAGE
 
