@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
-from vllm_warden.core.model import GpuReading, ProcessIdentity
+from vllm_warden.core.model import GpuReading, ProcessIdentity, SharedFile
 from vllm_warden.core.plan.spec import EngineFacts, LaunchPlan, ModelFacts
 
 
@@ -192,6 +192,16 @@ class ProcessWatch(Protocol):
         """Largest VmSize among them."""
 
 
+class SharedMemory(Protocol):
+    """What processes keep in /dev/shm: it stays when they are killed. Worker threads only."""
+
+    def of(self, pids: Sequence[int]) -> frozenset[SharedFile]:
+        """What these processes have open or mapped."""
+
+    def remove_unused(self, files: frozenset[SharedFile]) -> Sequence[str]:
+        """Remove those of the files that no process uses any more; their names."""
+
+
 class StartLock(Protocol):
     """The right to start on some GPUs, against every other warden of the host."""
 
@@ -269,7 +279,10 @@ class AbsentFromSource(Protocol):
 
 class ModelProbe(Protocol):
     def facts(self, model: str) -> ModelFacts:
-        """Quick. Never raises; unknown stays None."""
+        """Blocks up to seconds at a first look: worker thread only. Never raises.
+
+        Unknown stays None.
+        """
 
 
 class Notifier(Protocol):
