@@ -69,6 +69,21 @@ def test_what_nothing_can_be_done_with_is_a_mistake_in_the_text(text, key, reaso
     assert reason in error.reason
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "drain_seconds = 1e10",
+        "stall_seconds = 1e308",
+        "restart.soak_seconds = 1e308",
+        "restart.crash_window_seconds = 1e308",
+    ],
+)
+def test_times_that_no_clock_holds_are_out_of_bounds(line, errors_of):
+    (error,) = errors_of(CPU + line + "\n").values()
+
+    assert (error.reason, error.allowed) == ("out of bounds", "at most 1e+09")
+
+
 def test_a_mistake_cannot_steer_a_terminal(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(CPU + '"a\\u001b]0;x\\u0007\\n\\u009b" = "\\u009b"\n')

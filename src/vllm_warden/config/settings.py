@@ -20,8 +20,10 @@ SocketPath = Annotated[str, StringConstraints(pattern=r"^/", max_length=107)]
 InstanceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
 NonEmptyText = Annotated[str, StringConstraints(min_length=1)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SECONDS_MAX = 1e9
+"""Thirty years: as good as never, and a number that clocks and vLLM's own options still hold."""
+Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX, allow_inf_nan=False)]
+PositiveSeconds = Annotated[float, Field(gt=0, le=SECONDS_MAX, allow_inf_nan=False)]
 GpuIndex = Annotated[int, Field(ge=0)]
 GpuUuid = Annotated[str, StringConstraints(pattern=r"^GPU-[0-9A-Fa-f-]+$")]
 # What an `[instance.NAME.engine]` option may hold; TOML dates have no meaning to the engine.
