@@ -28,8 +28,13 @@ EAGER = 'enforce_eager = true\nload_format = "dummy"\n'
 
 
 def decided(warden: Warden, name: str) -> list[dict[str, Any]]:
-    """Incidents, less deaths without a root line (unknown), which are relaunched unchanged."""
-    return [one for one in warden.incidents(name) if one["diagnosis"]["failure"] != "unknown"]
+    """Failures, less deaths without a root line (unknown), which are relaunched unchanged."""
+    return [one for one in failures(warden, name) if one["diagnosis"]["failure"] != "unknown"]
+
+
+def failures(warden: Warden, name: str) -> list[dict[str, Any]]:
+    """Of all incidents, oldest first."""
+    return [one for each in warden.incidents(name) for one in (each, *each["further"])]
 
 
 def pids_of(warden: Warden, name: str) -> list[int]:
@@ -115,7 +120,7 @@ def test_a_context_that_does_not_fit_is_held_because_it_may_not_be_shortened(
     status = warden.until_state("c", "held", seconds=400)
     (incident,) = decided(warden, "c")
     assert incident["diagnosis"]["failure"] == "kv_cache_too_small"
-    assert status["attempt"] == 1 + len(warden.incidents("c")) - 1
+    assert status["attempt"] == len(failures(warden, "c"))
     assert "max_model_len" in status["reason"]
     assert any("max_model_len" in option for option in incident["decision"]["options"])
 
