@@ -13,12 +13,12 @@ import pytest
 
 from vllm_warden.adapters.process.shared_memory import (
     SHARED,
-    SharedFile,
     list_shared,
     remove_unused,
     shared_files,
     unused,
 )
+from vllm_warden.core.model import SharedFile
 
 USES = (
     "import mmap, os, sys\n"

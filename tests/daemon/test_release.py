@@ -27,7 +27,9 @@ def made(tmp_path: Any, group: Any) -> tuple[Any, Any, dict[str, str | None]]:
     plan = SimpleNamespace(launch_id="0011223344556677", environment={"TMPDIR": "/t"})
     stream = FakeStream()
     stream.start_reading(lambda _: None)
-    live = SimpleNamespace(instance="x", group=group, stream=stream, plan=plan)
+    live = SimpleNamespace(
+        instance="x", group=group, stream=stream, plan=plan, shared_files=frozenset()
+    )
     return shell, live, conditions
 
 

@@ -125,6 +125,15 @@ class ProcessIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedFile:
+    """One file of /dev/shm: another one of the same name is not the same."""
+
+    name: str
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
 class GpuHolder:
     """A process that holds memory of one GPU; bytes is None where the driver will not say.
 

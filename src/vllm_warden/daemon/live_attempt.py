@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
 from vllm_warden.core.diagnose.phases import PhaseTracker
-from vllm_warden.core.model import MemorySample, Phase
+from vllm_warden.core.model import MemorySample, Phase, SharedFile
 from vllm_warden.core.plan.spec import LaunchPlan
 from vllm_warden.daemon.kept_lines import KeptLines
 from vllm_warden.daemon.ports import AttemptGroup, Child, LogStream
@@ -49,6 +49,8 @@ class LiveAttempt:
     samples: deque[MemorySample] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     gpu_total_bytes: dict[int, int] = field(default_factory=dict)
     gpu_cuda_total_bytes: dict[int, int] = field(default_factory=dict)
+    shared_files: frozenset[SharedFile] = frozenset()
+    """What its processes were seen to use in /dev/shm."""
     log_is_whole: bool = True
     """False where the begin of the log, written under an earlier daemon, cannot be had."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -71,6 +72,7 @@ async def observe(shell: Shell, live: LiveAttempt) -> None:
         if not live.ready:
             suspected = await _scan(shell, live, suspected)
             if live.phase is Phase.SERVING or looks % LISTEN_LOOKS == 0:
+                await _see_shared(shell, live)
                 _tell_probe(shell, live, await _try_ready(shell, live))
             looks += 1
             _check_stall(shell, live)
@@ -93,6 +95,13 @@ async def _limits(shell: Shell, live: LiveAttempt) -> HostLimits:
     except LateError:
         return live.limits
     return replace(found, memory_bytes=shell.ports.groups.memory_limit_bytes())
+
+
+async def _see_shared(shell: Shell, live: LiveAttempt) -> None:
+    """Shared memory is made while vLLM starts, and stays behind when it is killed."""
+    shared = shell.ports.shared_memory
+    with contextlib.suppress(LateError):
+        live.shared_files |= await shell.lanes.processes.call(lambda: shared.of(live.group.pids()))
 
 
 async def _scan(shell: Shell, live: LiveAttempt, suspected: dict[int, str]) -> dict[int, str]:

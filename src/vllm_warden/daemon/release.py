@@ -188,8 +188,24 @@ async def discard(shell: Shell, live: LiveAttempt) -> None:
         log.warning("log-remains-open", instance=live.instance, error=str(late))
     except Exception:
         log.exception("internal-error", kind="tidying")
+    if live.shared_files:
+        shell.start(_remove_shared(shell, live))
     removal = shell.start(_remove_directory(shell, live))
     await asyncio.wait((removal,), timeout=TIDY_WAIT_SECONDS)
+
+
+async def _remove_shared(shell: Shell, live: LiveAttempt) -> None:
+    """What the attempt was seen to use in /dev/shm, and nobody uses any more."""
+    files = live.shared_files
+    try:
+        removed = await shell.lanes.tidying.call(
+            lambda: shell.ports.shared_memory.remove_unused(files)
+        )
+    except LateError as late:
+        log.warning("shared-memory-remains", instance=live.instance, error=str(late))
+        return
+    if removed:
+        log.info("shared-memory-removed", instance=live.instance, files=", ".join(removed))
 
 
 async def _remove_directory(shell: Shell, live: LiveAttempt) -> None:

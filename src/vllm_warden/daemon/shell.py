@@ -30,6 +30,7 @@ from vllm_warden.daemon.ports import (
     ModelProbe,
     Notifier,
     ProcessWatch,
+    SharedMemory,
     Spawner,
     StartLock,
 )
@@ -59,6 +60,7 @@ class Ports:
     become_subreaper: Callable[[], None]
     reap_orphans: Callable[[Sequence[int]], Sequence[int]]
     earlier: Adopter
+    shared_memory: SharedMemory
     unit_goes_on: Callable[[], bool]
     lock_start: Callable[[Sequence[str]], StartLock | str]
     """By GPU UUIDs; instead of the lock, who has it."""

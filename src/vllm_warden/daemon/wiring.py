@@ -20,6 +20,7 @@ from vllm_warden.adapters.model_directory.probe import ModelDirectory
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.adapters.process.adopt import EarlierProcesses
 from vllm_warden.adapters.process.ports import port_holder
+from vllm_warden.adapters.process.shared_memory import HostSharedMemory
 from vllm_warden.adapters.process.spawn import ProcessSpawner
 from vllm_warden.adapters.process.start_lock import StartLock, StartTaken
 from vllm_warden.adapters.process.subreaper import become_subreaper, reap_orphans
@@ -78,6 +79,7 @@ def open_ports(log_backend: LogBackend, state_directory: Path) -> Ports:
         become_subreaper=become_subreaper,
         reap_orphans=reap_orphans,
         earlier=EarlierProcesses(),
+        shared_memory=HostSharedMemory(),
         unit_goes_on=unit_goes_on,
         lock_start=lock_start,
         kernel_log=JournalKernelLog() if log_backend.name == "journal" else None,

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_warden.adapters.process.proc_files import PROC, all_pids, read_bytes
+from vllm_warden.core.model import SharedFile
 
 INIT = 1
 """Some virtual machines let nobody look at it, and it uses no engine's memory."""
 SHARED = Path("/dev/shm")  # noqa: S108 -- that is what we look at
 
 
-@dataclass(frozen=True, slots=True)
-class SharedFile:
-    """One file of /dev/shm: another one of the same name is not the same."""
+class HostSharedMemory:
+    """Satisfies ``daemon.ports.SharedMemory``."""
 
-    name: str
-    device: int
-    inode: int
+    def of(self, pids: Sequence[int]) -> frozenset[SharedFile]:
+        return shared_files(pids)
+
+    def remove_unused(self, files: frozenset[SharedFile]) -> Sequence[str]:
+        return remove_unused(files)
 
 
 def shared_files(
