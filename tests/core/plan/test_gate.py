@@ -205,11 +205,11 @@ def test_less_than_the_drivers_own_noise_is_no_return() -> None:
     assert seen.still_seconds == 30.0
 
 
-def test_memory_of_processes_that_are_gone_is_told_apart_and_held_after_two_minutes() -> None:
+def test_memory_of_processes_that_are_gone_is_told_apart_and_held_after_ten_minutes() -> None:
     gone = replace(HELD, holders=(GpuHolder(4711, 59 * GIB, gone=True),))
-    gate, text = judge_returning(gone, returning(20, *[20] * 6), 60)
+    gate, text = judge_returning(gone, returning(20, *[20] * 59), 590)
     assert (gate, "pid 4711 (gone, 59.00 GiB)" in text) == (Gate.WAIT, True)
-    gate, text = judge_returning(gone, returning(20, *[20] * 13), 130)
+    gate, text = judge_returning(gone, returning(20, *[20] * 61), 610)
     assert gate is Gate.HOLD
     assert "the driver keeps 59.00 GiB for processes that are gone" in text
     assert "reset" in text
@@ -217,7 +217,7 @@ def test_memory_of_processes_that_are_gone_is_told_apart_and_held_after_two_minu
 
 def test_memory_that_a_living_process_keeps_secret_is_not_called_ownerless() -> None:
     secret = replace(HELD, holders=(GpuHolder(4711, None, "alice", "python"),))
-    assert judge_returning(secret, returning(20, *[20] * 13), 130)[0] is Gate.WAIT
+    assert judge_returning(secret, returning(20, *[20] * 61), 610)[0] is Gate.WAIT
 
 
 def test_a_lost_gpu_is_held_at_once() -> None:

@@ -26,8 +26,8 @@ SPARE_BYTES = GIB
 FOREIGN_HOLD_SECONDS = 1800.0
 """A foreign process is waited for this long, then the instance is held (never killed)."""
 OWN_REMAINS_HOLD_SECONDS = 60.0
-OWNERLESS_HOLD_SECONDS = 120.0
-"""The driver takes seconds to free the memory of a process that was killed, seldom a minute."""
+OWNERLESS_HOLD_SECONDS = 600.0
+"""The driver takes seconds to free the memory of a process that was killed, at times minutes."""
 DRIVER_BYTES = GIB
 """At most so much the driver itself uses of a GPU beside what it counts as reserved."""
 LOADED_OTHERWISE = frozenset({"quantization", "cpu_offload_gb", "load_format", "hf_overrides"})
