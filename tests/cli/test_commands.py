@@ -113,6 +113,16 @@ def test_what_is_wrong_use_cannot_steer_a_terminal(warden, words):
     assert not {"\x1b", "\x07", "\x9b"} & set(err)
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "../x"])
+@pytest.mark.parametrize("command", ["start", "forget", "accept"])
+def test_what_is_no_name_is_called_so_and_asks_nothing(server, warden, command, name):
+    code, _, err = warden("--socket", server.path, command, name)
+
+    assert code == 2
+    assert f"cannot find the instance {name!r}" in err
+    assert server.service.changes == []
+
+
 def test_a_bug_is_exit_70_in_one_line_and_a_traceback_when_asked(server, warden, monkeypatch):
     server.service.document = {"instances": []}
     code, _, err = warden("status", "--socket", server.path)

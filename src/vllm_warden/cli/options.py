@@ -40,6 +40,12 @@ def client_of(socket: str | None) -> Client:
 
 
 def instance_path(name: str) -> str:
+    """Raises click.UsageError for what would be another path of the API."""
+    if not name or "/" in name:
+        raise click.UsageError(
+            f"cannot find the instance {name!r}: a name has 1 to 32 characters of a-z, 0-9 and -; "
+            "vllm-warden status lists them"
+        )
     return f"/v1/instances/{quote(name, safe='')}"
 
 
