@@ -39,6 +39,8 @@ def takeover_record(instance: Instance, live: LiveAttempt, identity: ProcessIden
         "gpus": list(instance.gpu_indices),
         "launched_seconds": live.launched_seconds,
         "trial": attempt is not None and attempt.trial is not None,
+        "free_at_launch_bytes": None if attempt is None else attempt.free_at_launch_bytes,
+        "total_at_launch_bytes": None if attempt is None else attempt.total_at_launch_bytes,
     }
 
 
@@ -121,6 +123,8 @@ class _Record:
     ready_seconds: float | None
     is_trial: bool
     is_over: bool
+    free_at_launch_bytes: int | None
+    total_at_launch_bytes: int | None
 
 
 def _ended(shell: Shell, name: str) -> FoundEngine | None:
@@ -160,9 +164,15 @@ def _read(document: Document, boot_id: str) -> _Record | None:
             ready_seconds=float(ready) if isinstance(ready, int | float) else None,
             is_trial=document.get("trial") is True,
             is_over=document.get("ended") is not None,
+            free_at_launch_bytes=_bytes(document.get("free_at_launch_bytes")),
+            total_at_launch_bytes=_bytes(document.get("total_at_launch_bytes")),
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _bytes(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _found(record: _Record, identity: ProcessIdentity | None) -> FoundEngine:
@@ -175,6 +185,8 @@ def _found(record: _Record, identity: ProcessIdentity | None) -> FoundEngine:
         identity=identity,
         ready_since_seconds=record.ready_seconds,
         forgotten=record.is_trial,
+        free_at_launch_bytes=record.free_at_launch_bytes,
+        total_at_launch_bytes=record.total_at_launch_bytes,
     )
 
 

@@ -88,7 +88,7 @@ def test_a_hold_that_is_asked_meanwhile_leaves_it_running(room: MachineRoom) -> 
 
 
 def test_one_that_has_ended_meanwhile_was_ready_when_it_was(room: MachineRoom) -> None:
-    ended = replace(FOUND, identity=None, ready_since_seconds=20.0)
+    ended = replace(FOUND, identity=None, ready_since_seconds=20.0, free_at_launch_bytes=7)
     room.tell(ev.EngineFound(room.now, ended))
     looking = room.instance
     number = room.looks[-1]
@@ -97,3 +97,4 @@ def test_one_that_has_ended_meanwhile_was_ready_when_it_was(room: MachineRoom) -
     assert fx.TakeOver(ended) in effects
     assert room.instance.attempt is not None
     assert room.instance.attempt.ready_since_seconds == 20.0
+    assert room.instance.attempt.free_at_launch_bytes == 7

@@ -35,6 +35,8 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
         identity=taken.identity,
         ready_since_seconds=taken.ready_since_seconds,
         forgotten=taken.forgotten,
+        free_at_launch_bytes=taken.free_at_launch_bytes,
+        total_at_launch_bytes=taken.total_at_launch_bytes,
     )
     text = f"attempt {taken.attempt} of an earlier daemon is taken over: "
     text += "it has ended" if taken.identity is None else f"process {taken.identity.pid}"

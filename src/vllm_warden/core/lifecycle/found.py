@@ -23,3 +23,5 @@ class FoundEngine:
     identity: ProcessIdentity | None
     ready_since_seconds: float | None = None
     forgotten: bool = False
+    free_at_launch_bytes: int | None = None
+    total_at_launch_bytes: int | None = None
