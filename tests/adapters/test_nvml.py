@@ -87,9 +87,10 @@ def test_memory_that_belongs_to_nobody_is_not_free(host):
 
 
 def test_what_the_driver_keeps_for_itself_is_told_apart(host):
+    (host / "gpu0" / "reserved").write_text(str(600 << 20))
     gpus = NvmlGpus()
     reading = gpus.memory()[0]
-    assert reading.reserved_bytes == int((host / "gpu0" / "reserved").read_text()) > 0
+    assert reading.reserved_bytes == 600 << 20
     assert reading.cuda_total_bytes == reading.free_bytes
     gpus.close()
 

@@ -14,12 +14,12 @@ from vllm_warden.adapters.cgroup.groups import CgroupGroups
 from vllm_warden.adapters.cgroup.process_group import ProcessGroups, SessionAttempt
 from vllm_warden.adapters.clock import SystemClock
 from vllm_warden.adapters.engine_probe.engine import EngineInstallation
-from vllm_warden.adapters.model_directory.probe import ModelDirectory
 from vllm_warden.adapters.health.http import HttpHealth
 from vllm_warden.adapters.journal.backend import JournalLog
 from vllm_warden.adapters.journal.stream import JournalStream
 from vllm_warden.adapters.log_file.backend import FileLog
 from vllm_warden.adapters.log_file.stream import FileStream
+from vllm_warden.adapters.model_directory.probe import ModelDirectory
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.adapters.process.spawn import ProcessSpawner
 from vllm_warden.adapters.process.tree import ProcessTree
