@@ -211,3 +211,25 @@ def test_a_process_that_the_history_does_not_know_is_not_taken_for_the_engine(
     assert living(engine) == []
     (incident,) = warden.incidents("x")
     assert incident["attempt"] == 1
+
+
+def test_a_trial_is_still_one_after_the_takeover_and_its_way_back_stays(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    warden.write_config(instance("x", model, engine="max_num_seqs = 64"))
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    assert warden.command("restart", "x", "--set", "max_num_seqs=32").returncode == 0
+    warden.until(lambda: warden.status("x")["attempt"] == 2, 30, "the trial starts")
+    before = warden.until_state("x", "ready", seconds=20)
+    assert before["trial"] is not None
+    kill(warden)
+    warden.start()
+
+    after = warden.until_state("x", "ready", seconds=20)
+    assert (after["trial"], after["attempt"]) == (before["trial"], 2)
+    os.kill(after["pids"]["parent"], signal.SIGKILL)
+    warden.until(lambda: warden.status("x")["attempt"] == 3, 30, "it is relaunched")
+    last = warden.until_state("x", "ready", seconds=20)
+    in_force = {one["name"]: one["in_force"] for one in last["settings"]}
+    assert (last["trial"], in_force["max_num_seqs"]) == (None, 64)

@@ -13,6 +13,7 @@ from vllm_warden.core.lifecycle.effects import TakeOver
 from vllm_warden.core.lifecycle.events import ProcessExited
 from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.states import Instance
+from vllm_warden.core.lifecycle.trial import Trial, TrialKind
 from vllm_warden.core.model import ProcessIdentity, Settings, SettingValue
 from vllm_warden.core.plan.drop_in import DropInError, read_line
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
@@ -38,7 +39,7 @@ def takeover_record(instance: Instance, live: LiveAttempt, identity: ProcessIden
         "start_ticks": identity.start_ticks,
         "gpus": list(instance.gpu_indices),
         "launched_seconds": live.launched_seconds,
-        "trial": attempt is not None and attempt.trial is not None,
+        "trial": None if attempt is None else _trial_document(attempt.trial),
         "free_at_launch_bytes": None if attempt is None else attempt.free_at_launch_bytes,
         "total_at_launch_bytes": None if attempt is None else attempt.total_at_launch_bytes,
     }
@@ -121,7 +122,7 @@ class _Record:
     launched_seconds: float
     identity: ProcessIdentity | None
     ready_seconds: float | None
-    is_trial: bool
+    trial: Trial | None
     is_over: bool
     free_at_launch_bytes: int | None
     total_at_launch_bytes: int | None
@@ -162,13 +163,26 @@ def _read(document: Document, boot_id: str) -> _Record | None:
             if known
             else None,
             ready_seconds=float(ready) if isinstance(ready, int | float) else None,
-            is_trial=document.get("trial") is True,
+            trial=_trial(document.get("trial")),
             is_over=document.get("ended") is not None,
             free_at_launch_bytes=_bytes(document.get("free_at_launch_bytes")),
             total_at_launch_bytes=_bytes(document.get("total_at_launch_bytes")),
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _trial_document(trial: Trial | None) -> Document | None:
+    if trial is None:
+        return None
+    return {"kind": trial.kind.value, "by": trial.by, "changes": dict(trial.changes)}
+
+
+def _trial(value: object) -> Trial | None:
+    """Raises KeyError, TypeError and ValueError for one that is not whole."""
+    if not isinstance(value, dict):
+        return None
+    return Trial(TrialKind(value["kind"]), str(value["by"]), dict(value["changes"]))
 
 
 def _bytes(value: object) -> int | None:
@@ -184,7 +198,7 @@ def _found(record: _Record, identity: ProcessIdentity | None) -> FoundEngine:
         launched_seconds=record.launched_seconds,
         identity=identity,
         ready_since_seconds=record.ready_seconds,
-        forgotten=record.is_trial,
+        trial=record.trial,
         free_at_launch_bytes=record.free_at_launch_bytes,
         total_at_launch_bytes=record.total_at_launch_bytes,
     )

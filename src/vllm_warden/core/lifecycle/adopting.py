@@ -35,6 +35,7 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
         identity=taken.identity,
         ready_since_seconds=taken.ready_since_seconds,
         forgotten=taken.forgotten,
+        trial=taken.trial,
         free_at_launch_bytes=taken.free_at_launch_bytes,
         total_at_launch_bytes=taken.total_at_launch_bytes,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vllm_warden.core.lifecycle.trial import Trial
 from vllm_warden.core.model import ProcessIdentity, Settings
 
 
@@ -12,7 +13,8 @@ class FoundEngine:
     """One attempt of this boot.
 
     ``identity`` is its parent process, None where that has ended meanwhile. Times are
-    CLOCK_BOOTTIME. ``forgotten`` True means that what it shows is not learned, as of a trial.
+    CLOCK_BOOTTIME. ``trial`` is what a person asked to try with it; ``forgotten`` True means that
+    what it shows is not learned.
     """
 
     attempt: int
@@ -23,5 +25,6 @@ class FoundEngine:
     identity: ProcessIdentity | None
     ready_since_seconds: float | None = None
     forgotten: bool = False
+    trial: Trial | None = None
     free_at_launch_bytes: int | None = None
     total_at_launch_bytes: int | None = None
