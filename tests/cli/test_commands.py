@@ -12,6 +12,7 @@ from tests.api import documents
 from tests.api.fake_service import FakeService
 from vllm_warden import __version__
 from vllm_warden.api.service import Refused
+from vllm_warden.cli.main import main
 
 NAME = "minimax-m25"
 
@@ -229,3 +230,9 @@ def test_a_command_that_asks_the_daemon_imports_nothing_heavy(command):
         [sys.executable, "-c", program], capture_output=True, check=True, text=True
     ).stdout
     assert output.splitlines()[-1] == "HEAVY []"
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "1e300"])
+def test_a_wait_that_would_never_end_is_refused(seconds, capsys):
+    assert main(["stop", "x", "--timeout", seconds]) == 2
+    assert "--timeout" in capsys.readouterr().err

@@ -87,10 +87,11 @@ tensor_parallel_size = 2
     ],
 )
 def test_what_cannot_be_read_is_exit_2_with_a_hint(words, reason, tmp_path, capsys):
-    config = str(tmp_path / "none.toml")
+    config = tmp_path / "config.toml"
+    config.write_text('[instance.other]\nmodel = "/m"\ngpus = []\nport = 1\n')
     filled = [word.replace("{here}", str(tmp_path)) for word in words]
 
-    assert main(["plan", *filled, "--config", config]) == 2
+    assert main(["plan", *filled, "--config", str(config)]) == 2
     assert reason in capsys.readouterr().err
 
 
@@ -183,3 +184,8 @@ def test_weights_whose_shape_is_unknown_are_never_said_to_fit(text, tmp_path: Pa
     assert "cannot plan" in shown.err
     assert "config.json" in shown.err
     assert "fits" not in shown.out
+
+
+def test_a_settings_file_that_was_named_and_is_not_there_is_said(tmp_path, capsys) -> None:
+    assert main(["plan", "x", "--config", str(tmp_path / "missing.toml")]) == 2
+    assert "missing.toml" in capsys.readouterr().err

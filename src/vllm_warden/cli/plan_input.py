@@ -14,7 +14,7 @@ from vllm_warden.adapters.nvml.errors import GpusUnavailable
 from vllm_warden.adapters.nvml.gpus import NvmlGpus
 from vllm_warden.config.errors import ConfigurationInvalid
 from vllm_warden.config.knob_bounds import LIMITED, asked_faults
-from vllm_warden.config.load import load
+from vllm_warden.config.load import DEFAULT_PATH, load
 from vllm_warden.config.translate import translate
 from vllm_warden.core.model import GIB, Settings
 from vllm_warden.core.plan.defaults import world_size
@@ -94,7 +94,7 @@ def _instance(name: str, config: Path) -> Asked | None:
     try:
         instances = translate(load(config, os.environ))
     except ConfigurationInvalid as invalid:
-        if os.path.lexists(config):
+        if os.path.lexists(config) or config != DEFAULT_PATH:
             raise click.UsageError(f"cannot read {config}: {invalid.errors[0]}") from None
         return None
     for one in instances:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 
 import click
@@ -21,12 +22,23 @@ from vllm_warden.cli.options import (
 from vllm_warden.cli.render import harmless
 from vllm_warden.cli.wait import Goal, wait_for
 
+WAIT_SECONDS_MAX = 1e9
+
+
+def _finite(seconds: float | None) -> float | None:
+    """Refuse nan, which no range does and no wait ever reaches."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise click.BadParameter("this is no number of seconds")
+    return seconds
+
+
 no_wait_option = click.option(
     "--no-wait", is_flag=True, help="Return as soon as the daemon accepted it."
 )
 timeout_option = click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, WAIT_SECONDS_MAX, clamp=False),
+    callback=lambda _context, _option, value: _finite(value),
     metavar="SECONDS",
     help="Wait no longer than this; exit 1 then.",
 )
