@@ -15,7 +15,7 @@ from tests.chaos.faults import draw
 from tests.chaos.invariants import broken, settled
 from tests.chaos.world import World, running, wait
 
-BURST_MAX = 8
+BURST_MAX = 16
 STARTS_AGAIN = 0.7
 SETTLE_SECONDS = 45.0
 
@@ -46,7 +46,7 @@ def chaos(world: World, seed: int, faults: int, seconds: float) -> int:
         for _ in range(random.randint(1, BURST_MAX)):
             burst.append(draw(random)(world, random))
             thrown += 1
-            time.sleep(random.uniform(0, 0.6))
+            time.sleep(random.uniform(0, 0.4))
         world.resume_all()
         wait(lambda: settled(world), SETTLE_SECONDS)
         wrong = [] if wait(lambda: not broken(world), 10) else broken(world)
