@@ -80,7 +80,7 @@ def test_a_failure_in_the_loop_and_a_loop_that_ended_hold_no_reader_up(
 
     async def run() -> None:
         began = time.monotonic()
-        await in_thread(lambda: paced(loop, failing)(lines(LINES_AT_ONCE * 4)))
+        await in_thread(lambda: paced(loop, failing)(lines(LINES_AT_ONCE * 20)))
         assert time.monotonic() - began < 30  # told of each failure, not waited for
 
     loop.run_until_complete(run())
