@@ -64,6 +64,8 @@ def _ways(plan: MemoryPlan, gpus: int) -> Iterator[WayOut]:
 def _fewer_sequences(setup: Setup) -> int:
     """The first half, quarter ... of the sequences that fits, 0 for none."""
     count = setup.options.max_num_seqs // 2
+    if not _fits(setup, max_num_seqs=1):
+        return 0  # what one sequence does not cure, fewer do not either
     while count >= 1:
         if _fits(setup, max_num_seqs=count):
             return count
