@@ -43,23 +43,15 @@ def kill_daemon_and_engine(world: World, random: Random) -> str:
     return f"SIGKILL of the daemon, and of {name}'s API server meanwhile"
 
 
-def kill_parent(world: World, random: Random) -> str:
-    parents = world.parents()
-    if not parents:
-        return "no API server to kill"
-    name = random.choice(sorted(parents))
-    _kill(parents[name], signal.SIGKILL)
-    return f"SIGKILL of {name}'s API server {parents[name]}"
-
-
-def terminate_parent(world: World, random: Random) -> str:
-    """Somebody else's SIGTERM: nobody asked the warden for it."""
+def signal_parent(world: World, random: Random) -> str:
+    """Nobody asked the warden for it, whether it is a SIGKILL or somebody else's SIGTERM."""
     parents = world.parents()
     if not parents:
         return "no API server to end"
     name = random.choice(sorted(parents))
-    _kill(parents[name], signal.SIGTERM)
-    return f"SIGTERM to {name}'s API server {parents[name]}"
+    number = random.choice([signal.SIGKILL, signal.SIGTERM])
+    _kill(parents[name], number)
+    return f"{number.name} to {name}'s API server {parents[name]}"
 
 
 def kill_engine_process(world: World, random: Random) -> str:
@@ -123,8 +115,7 @@ def slow_driver(world: World, random: Random) -> str:
 FAULTS: tuple[tuple[int, Fault], ...] = (
     (4, kill_daemon),
     (2, kill_daemon_and_engine),
-    (3, kill_parent),
-    (2, terminate_parent),
+    (5, signal_parent),
     (4, kill_engine_process),
     (4, kill_anything),
     (1, freeze_and_thaw),

@@ -25,14 +25,19 @@ def pids_of(warden: Warden) -> list[int]:
     return [pids["parent"], *(int(pid) for pid in pids["engine"])]
 
 
+def serving(warden: Warden, table: str) -> list[int]:
+    """Start a daemon whose one instance is ready; its processes, the parent first."""
+    warden.write_config(table)
+    warden.start()
+    warden.until_state("x", "ready", seconds=20)
+    return pids_of(warden)
+
+
 def test_a_serving_engine_is_taken_over_by_the_next_daemon(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
     port = free_port()
-    warden.write_config(instance("x", model, port=port))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    before = pids_of(warden)
+    before = serving(warden, instance("x", model, port=port))
     kill(warden)
     assert complete(port, str(model))["choices"]
 
@@ -54,9 +59,7 @@ def test_a_serving_engine_is_taken_over_by_the_next_daemon(
 def test_a_crash_after_the_takeover_is_diagnosed_from_the_whole_log(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
+    serving(warden, instance("x", model))
     kill(warden)
     warden.start()
     warden.until_state("x", "ready", seconds=20)
@@ -89,10 +92,7 @@ def test_a_start_that_is_half_way_is_taken_over(
 def test_an_engine_that_died_while_no_daemon_watched_is_diagnosed(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    pids = pids_of(warden)
+    pids = serving(warden, instance("x", model))
     kill(warden)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
@@ -109,10 +109,7 @@ def test_an_engine_that_died_while_no_daemon_watched_is_diagnosed(
 def test_without_a_history_the_tree_of_groups_tells_what_runs(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model, engine="max_num_seqs = 64"))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    before = pids_of(warden)
+    before = serving(warden, instance("x", model, engine="max_num_seqs = 64"))
     kill(warden)
     for path in (warden.directory / "state").glob("*"):
         if path.name.startswith(("history", "state")):
@@ -129,10 +126,7 @@ def test_without_a_history_the_tree_of_groups_tells_what_runs(
 def test_an_instance_that_is_no_longer_configured_is_ended(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    before = pids_of(warden)
+    before = serving(warden, instance("x", model))
     kill(warden)
     warden.write_config(instance("y", model, autostart="false"))
 
@@ -144,10 +138,7 @@ def test_an_instance_that_is_no_longer_configured_is_ended(
 def test_a_stop_that_a_dying_daemon_had_begun_is_finished(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model, drain_seconds=60.0))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    before = pids_of(warden)
+    before = serving(warden, instance("x", model, drain_seconds=60.0))
     os.kill(before[0], signal.SIGSTOP)  # the stop takes as long as it may
     warden.client.post("/v1/instances/x/stop")
     warden.until_state("x", "stopping", seconds=10)
@@ -164,10 +155,7 @@ def test_a_stop_that_a_dying_daemon_had_begun_is_finished(
 def test_a_daemon_that_is_stopped_at_once_stops_what_it_was_about_to_take_over(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    before = pids_of(warden)
+    before = serving(warden, instance("x", model))
     kill(warden)
     warden.start()
 
@@ -179,10 +167,7 @@ def test_a_daemon_that_is_stopped_at_once_stops_what_it_was_about_to_take_over(
 def test_a_hold_outlives_the_daemon_and_leaves_the_engine_alone(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    before = pids_of(warden)
+    before = serving(warden, instance("x", model))
     warden.client.post("/v1/instances/x/hold")
     kill(warden)
     warden.start()
@@ -198,10 +183,7 @@ def test_a_process_that_the_history_does_not_know_is_not_taken_for_the_engine(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
     """Only its group is left: what an engine leaves behind is no engine."""
-    warden.write_config(instance("x", model))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
-    parent, *engine = pids_of(warden)
+    parent, *engine = serving(warden, instance("x", model))
     kill(warden)
     os.kill(parent, signal.SIGKILL)
 
@@ -216,9 +198,7 @@ def test_a_process_that_the_history_does_not_know_is_not_taken_for_the_engine(
 def test_a_trial_is_still_one_after_the_takeover_and_its_way_back_stays(
     warden: Warden, model: Path, instance: Callable[..., str]
 ) -> None:
-    warden.write_config(instance("x", model, engine="max_num_seqs = 64"))
-    warden.start()
-    warden.until_state("x", "ready", seconds=20)
+    serving(warden, instance("x", model, engine="max_num_seqs = 64"))
     assert warden.command("restart", "x", "--set", "max_num_seqs=32").returncode == 0
     warden.until(lambda: warden.status("x")["attempt"] == 2, 30, "the trial starts")
     before = warden.until_state("x", "ready", seconds=20)
