@@ -13,8 +13,8 @@ from vllm_warden.adapters.health.exchange import ANSWER_BYTES_MAX
 from vllm_warden.adapters.health.http import HttpHealth
 from vllm_warden.adapters.health.metrics import EngineMetrics, parse_metrics
 
-Answers = tuple[int | None, str | None, int | None]
-"""Status of /health, problem of a completion, requests served."""
+Answers = tuple[int | None, str | None, EngineMetrics | None]
+"""Status of /health, problem of a completion, figures of /metrics."""
 NESTED = b"[" * 200_000
 
 
@@ -33,7 +33,7 @@ async def ask_all(raw: bytes) -> Answers:
         return (
             await health.check("127.0.0.1", port, 2.0),
             await health.generate_one_token("127.0.0.1", port, "m", None, 2.0),
-            await health.requests_served("127.0.0.1", port),
+            await health.metrics("127.0.0.1", port),
         )
 
 

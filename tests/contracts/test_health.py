@@ -135,7 +135,9 @@ def test_a_healthy_engine_is_200_generates_and_counts(side):
     async def scenario():
         assert await side.health.check("127.0.0.1", side.port, 1.0) == 200
         assert await ask(side) is None
-        assert await side.health.requests_served("127.0.0.1", side.port) == 42
+        found = await side.health.metrics("127.0.0.1", side.port)
+        assert found is not None
+        assert found.requests_served == 42
 
     asyncio.run(scenario())
 
@@ -163,7 +165,8 @@ def test_nobody_there_is_none_and_a_reason(side):
 
     async def scenario():
         assert await side.health.check("127.0.0.1", side.port, 1.0) is None
-        assert await side.health.requests_served("127.0.0.1", side.port) is None
+        found = await side.health.metrics("127.0.0.1", side.port)
+        assert found is None or found.requests_served is None
         assert (await ask(side) or "").startswith("no answer")
 
     asyncio.run(scenario())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +56,21 @@ def test_a_serving_engine_is_taken_over_by_the_next_daemon(
     assert "Application startup complete" in warden.command("logs", "x").stdout
     assert warden.stop() == 0
     assert living(before) == []
+
+
+def test_how_long_it_has_been_ready_outlives_any_number_of_daemons(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    serving(warden, instance("x", model))
+    seen = []
+    for _ in range(3):
+        kill(warden)
+        with sqlite3.connect(warden.directory / "state" / "history.db") as database:
+            (text,) = database.execute("select document from attempts").fetchone()
+        seen.append(json.loads(text)["ready_seconds"])
+        warden.start()
+        warden.until_state("x", "ready", seconds=20)
+    assert seen == [seen[0]] * 3
 
 
 def test_a_crash_after_the_takeover_is_diagnosed_from_the_whole_log(

@@ -63,6 +63,3 @@ class FakeHealth:
             return None
         running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
         return FakeCounts(self.served.get(port), running, 0)
-
-    async def requests_served(self, host: str, port: int) -> int | None:
-        return self.served.get(port) if port in self.status else None

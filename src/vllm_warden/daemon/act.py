@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -26,13 +26,16 @@ def _end_remains(shell: Shell, name: str, _: fx.EndRemains) -> None:
 
 
 def _launch(shell: Shell, name: str, effect: fx.Launch) -> None:
-    task = shell.start(launch(shell, name, effect))
-    shell.launching[name] = task
-    task.add_done_callback(lambda _: shell.launching.pop(name, None))
+    _begin(shell, name, launch(shell, name, effect))
 
 
 def _take_over(shell: Shell, name: str, effect: fx.TakeOver) -> None:
-    task = shell.start(take_over(shell, name, effect))
+    _begin(shell, name, take_over(shell, name, effect))
+
+
+def _begin(shell: Shell, name: str, work: Coroutine[object, object, None]) -> None:
+    """Of an instance one at a time; an end of the daemon and of the attempt waits for it."""
+    task = shell.start(work)
     shell.launching[name] = task
     task.add_done_callback(lambda _: shell.launching.pop(name, None))
 

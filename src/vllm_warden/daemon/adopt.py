@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -96,16 +96,14 @@ def _unrecorded(
     )
 
 
-def _is_of(spec: InstanceSpec, words: object) -> bool:
+def _is_of(spec: InstanceSpec, words: Sequence[str]) -> bool:
     """Whether a command line is one of ours for this instance."""
-    known = list(cast("list[str]", words))
-    return spec.model in known and str(spec.port) in known
+    return spec.model in words and str(spec.port) in words
 
 
-def _settings_of(spec: InstanceSpec, words: object) -> Settings:
-    known = list(cast("list[str]", words))
+def _settings_of(spec: InstanceSpec, words: Sequence[str]) -> Settings:
     try:
-        line = read_line(known[known.index("serve") :] if "serve" in known else known)
+        line = read_line(words[words.index("serve") :] if "serve" in words else words)
     except (DropInError, ValueError):
         return spec.engine
     return {**spec.engine, **line.engine}

@@ -191,7 +191,10 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
         seen = figures_at_ready(
             shell.instance(live.instance), became, live.tracker.facts.engine_version
         )
-        note: dict[str, object] = {"ready_seconds": became.at_seconds, **seen}
+        attempt = shell.instance(live.instance).attempt
+        since = None if attempt is None else attempt.ready_since_seconds  # under an earlier daemon
+        ready_seconds = became.at_seconds if since is None else since
+        note: dict[str, object] = {"ready_seconds": ready_seconds, **seen}
         shell.recorder.note_attempt(live.instance, live.number, note)
         shell.post(live.instance, became)
     return None if problem is None else f"one token was asked for: {problem}"

@@ -240,9 +240,6 @@ class Health(Protocol):
     ) -> str | None:
         """None when one token was generated, otherwise why not."""
 
-    async def requests_served(self, host: str, port: int) -> int | None:
-        """``vllm:request_success_total`` summed, None when unknown."""
-
     async def metrics(self, host: str, port: int) -> RequestCounts | None:
         """None when /metrics does not answer."""
 

@@ -81,6 +81,7 @@ async def run(setup: Setup) -> None:
     instances = _instances(setup, document, ports, recorder)
     shell = _shell(setup, ports, recorder, instances, state_directory)
     answers = Answers(shell, setup.admins, os.getpid(), ports.clock.wall_seconds())
+    _listen_to_signals(setup, shell)  # before anybody can see that we run, and end us
     server = await serve_socket(answers, setup.daemon.socket, setup.daemon.group)
     try:
         _tell_conditions(shell, backend.self_test())
@@ -205,7 +206,6 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
     for name, one in found.items():
         shell.post(name, EngineFound(shell.now(), one))
     _start_wanted(shell, found)
-    _listen_to_signals(setup, shell)
     shell.ports.notifier.ready()
     _settle_memory()
     log.info("daemon-ready", socket=server.path, pid=os.getpid())

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.core.lifecycle.machine_room import MachineRoom
+from vllm_warden.core.decide.slack import Slack
 from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.core.lifecycle import events as ev
+from vllm_warden.core.lifecycle import serving
 from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.core.lifecycle.machine import step
-from vllm_warden.core.lifecycle.states import State
+from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.gate import GateReport
 from vllm_warden.core.plan.spec import InstanceSpec
@@ -47,6 +49,26 @@ def test_it_is_taken_over_as_the_attempt_it_is_whatever_the_gate_says(room: Mach
     room.ready()
     assert room.is_in(State.READY)
     assert room.instance.found is None
+
+
+def test_what_is_left_for_a_full_batch_is_looked_at_again(room: MachineRoom) -> None:
+    """Otherwise the load probe would be withheld for ever from an engine that was taken over."""
+    room.tell(ev.EngineFound(room.now, replace(FOUND, ready_since_seconds=20.0)))
+    room.open_gate()
+    looked: list[Instance] = []
+    slack = Slack(1.0, 1.0, text="", arithmetic=())
+
+    def look(instance: Instance, _: ev.Event) -> Slack:
+        looked.append(instance)
+        return slack
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(serving, "_slack", look)
+        room.ready()
+    assert len(looked) == 1
+    assert room.instance.attempt is not None
+    assert room.instance.attempt.slack is slack
+    assert room.instance.attempt.ready_since_seconds == 20.0
 
 
 def test_a_start_that_is_asked_meanwhile_changes_nothing(room: MachineRoom) -> None:

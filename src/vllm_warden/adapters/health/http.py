@@ -96,10 +96,6 @@ class HttpHealth:
 
         return [one(prompt) for prompt in prompts]
 
-    async def requests_served(self, host: str, port: int) -> int | None:
-        found = await self.metrics(host, port)
-        return found.requests_served if found else None
-
     async def metrics(
         self, host: str, port: int, timeout_seconds: float = 5.0
     ) -> EngineMetrics | None:

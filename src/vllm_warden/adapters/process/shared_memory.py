@@ -59,8 +59,7 @@ def unused(files: Iterable[SharedFile], proc: Path = PROC) -> frozenset[SharedFi
         keys = _used_by(pid, proc)
         if keys is None and pid != INIT:
             return frozenset()
-        keys = keys or set()
-        used |= keys
+        used |= keys or set()
     return frozenset(file for file in files if (file.device, file.inode) not in used)
 
 

@@ -40,7 +40,7 @@ def _bound(uuid: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         made.bind(PREFIX + uuid)
-        made.listen(1)
+        made.listen(socket.SOMAXCONN)  # who is refused asks who has it; nobody is ever accepted
     except OSError as error:
         made.close()
         if error.errno == errno.EADDRINUSE:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vllm_warden.adapters.cgroup.naming import ATTEMPT, INSTANCE
 from vllm_warden.adapters.process.proc_files import PROC, all_pids, command_words, read_stat
-from vllm_warden.adapters.process.shared_memory import SHARED, list_shared, unused
+from vllm_warden.adapters.process.shared_memory import INIT, SHARED, list_shared, unused
 from vllm_warden.adapters.process.tree import ENGINE_TITLE
 from vllm_warden.cli.doctor.check import Check, State
 from vllm_warden.cli.render import duration, size
@@ -17,9 +18,9 @@ from vllm_warden.cli.render import duration, size
 NAME = "leftovers"
 OF_ENGINES = re.compile(r"(?:psm_|sem\.mp-|vllm|nccl-|torch_|mp-)\S*")
 """How vLLM 0.8 to 0.33, torch, NCCL and Python's multiprocessing name files in /dev/shm."""
+_ATTEMPT_GROUP = re.compile(f"/{INSTANCE.pattern}/{ATTEMPT.pattern}")
 YOUNG_SECONDS = 60.0
 """A file may be made a moment before it is used."""
-INIT = 1
 MIB = 1 << 20
 
 
@@ -54,7 +55,7 @@ def _is_ours(pid: int, proc: Path) -> bool:
         place = (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return re.search(r"/instance-[a-z0-9-]+/attempt-\d+-[0-9a-f]{8}", place) is not None
+    return _ATTEMPT_GROUP.search(place) is not None
 
 
 def _shared(proc: Path, shared: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TypeGuard
 from vllm_warden.core.decide import budget as terms
 from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.decision import Decision, Remedy
-from vllm_warden.core.decide.knobs import number
+from vllm_warden.core.decide.knobs import MOVABLE, number
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.model import PHASES_AFTER_KV, Failure, Phase
 from vllm_warden.core.plan.memory_model.measured import BYTES_MAX, Measured, measured_from_figures
@@ -26,10 +26,6 @@ from vllm_warden.core.plan.spec import EngineFacts
 
 COUNT_MAX = 1 << 31
 ENDS = frozenset({Remedy.GIVE_UP, Remedy.HOLD})
-MOVABLE = frozenset(
-    {"gpu_memory_utilization", "max_model_len", "max_num_seqs", "max_num_batched_tokens"}
-)
-"""The settings of ways out that the warden moves by itself, within the operator's bounds."""
 COMPUTED = (
     *("gpu_memory_utilization", "max_model_len", "max_num_seqs", "kv_cache_dtype"),
     *("tensor_parallel_size", "cpu_offload_gb", "max_num_batched_tokens"),

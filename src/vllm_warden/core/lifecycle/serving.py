@@ -8,6 +8,7 @@ from vllm_warden.core.decide.case import Case
 from vllm_warden.core.decide.document import change_document
 from vllm_warden.core.decide.envelope import Envelope, note_proven, note_ready
 from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.plausible import plausible
 from vllm_warden.core.decide.slack import Slack, slack_at_ready
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.lifecycle import load_probe
@@ -35,7 +36,8 @@ def became_ready(instance: Instance, event: BecameReady) -> Step:
     before = current(instance)
     first = before.ready_since_seconds is None
     since = event.at_seconds if first else before.ready_since_seconds
-    slack = _slack(instance, event) if first else before.slack
+    # of an engine that was taken over it is not known yet, however long it has been ready
+    slack = _slack(instance, event) if before.slack is None else before.slack
     attempt = replace(before, ready_since_seconds=since, slack=slack)
     text = f"attempt {attempt.number} is ready"
     if attempt.changes:
@@ -64,7 +66,7 @@ def _slack(instance: Instance, event: BecameReady) -> Slack | None:
     """What is left for a full batch, by what the start has printed."""
     attempt, version = current(instance), instance.engine.version
     at_ready = Diagnosis(
-        Failure.NONE, phase=Phase.SERVING, figures=event.figures, engine_version=version
+        Failure.NONE, phase=Phase.SERVING, figures=plausible(event.figures), engine_version=version
     )
     return slack_at_ready(
         Case(
