@@ -160,13 +160,15 @@ def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
     number = instance.attempts_made + 1
     settings = {**instance.asked, **instance.changes}
     chosen = instance_gpus(instance.spec, event.report)
+    rising = instance.returning is not None and instance.returning.is_rising
     fullest = min(chosen, key=lambda gpu: gpu.free_bytes, default=None)
     attempt = Attempt(
         number,
         settings,
         dict(instance.changes),
         event.at_seconds,
-        free_at_launch_bytes=None if fullest is None else fullest.free_bytes,
+        # of memory that is still coming back nobody knows how much there will be
+        free_at_launch_bytes=None if fullest is None or rising else fullest.free_bytes,
         total_at_launch_bytes=None if fullest is None else cuda_total_bytes(fullest),
         trial=instance.trial,
     )

@@ -27,6 +27,11 @@ class Returning:
     most: Mapping[int, int]
 
     @property
+    def is_rising(self) -> bool:
+        """Memory came back at the newest look: what is free now is not all that will be."""
+        return self.rose_seconds == self.at_seconds > self.since_seconds
+
+    @property
     def still_seconds(self) -> float:
         """For how long nothing has come back."""
         return self.at_seconds - self.rose_seconds
