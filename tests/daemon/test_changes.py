@@ -15,7 +15,7 @@ from vllm_warden.core.lifecycle.events import (
     RestartRequested,
     StartRequested,
 )
-from vllm_warden.core.lifecycle.states import Instance, State
+from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.trial import Trial, TrialKind
 from vllm_warden.core.model import Actor
 from vllm_warden.core.plan.spec import InstanceSpec
@@ -55,6 +55,16 @@ def test_given_settings_with_a_retry_are_over_the_asked_ones() -> None:
 
     assert isinstance(event, RestartRequested)
     assert event.trial == Trial(TrialKind.GIVEN, "uid 0", {"block_size": 32})
+
+
+def test_what_one_trial_was_given_is_no_base_for_the_next() -> None:
+    first = Trial(TrialKind.GIVEN, "uid 0", {"block_size": 32})
+    attempt = Attempt(1, {"max_num_seqs": 1024, "block_size": 32}, first.changes, 1.0, trial=first)
+    tried = replace(DEGRADED, changes=first.changes, attempt=attempt)
+    event = ask("restart", tried, set={"max_num_batched_tokens": 512})
+
+    assert isinstance(event, RestartRequested)
+    assert event.trial == Trial(TrialKind.GIVEN, "uid 0", {"max_num_batched_tokens": 512})
 
 
 @pytest.mark.parametrize("state", [State.READY, State.STARTING, State.WAITING])

@@ -23,13 +23,12 @@ Change = Callable[[FakeHealth, Any], None]
 
 def probed(change: Change, attempt: int = 3) -> tuple[FakeHealth, list[LoadProbed]]:
     health, posted = FakeHealth(), []
-    live = SimpleNamespace(number=attempt, exited=False)
+    live = SimpleNamespace(number=attempt, exited=False, spec=SPEC)
     health.status[8000] = 200
     change(health, live)
     shell: Any = SimpleNamespace(
         live={"x": live},
         ports=SimpleNamespace(health=health),
-        instance=lambda _: SimpleNamespace(spec=SPEC),
         now=lambda: 9.0,
         post=lambda _, event: posted.append(event),
     )

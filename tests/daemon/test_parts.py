@@ -32,7 +32,7 @@ SPEC = InstanceSpec("tiny", "/m", (0, 1), engine={"max_num_seqs": 1024})
 def live_attempt() -> LiveAttempt:
     nothing: Any = None
     plan = LaunchPlan("tiny", 1, "ab", ("vllm",), {}, {})
-    return LiveAttempt("tiny", 1, plan, nothing, nothing, 0.0, 0.0, 0)
+    return LiveAttempt("tiny", 1, SPEC, plan, nothing, nothing, 0.0, 0.0, 0)
 
 
 def test_every_effect_has_an_action() -> None:

@@ -6,11 +6,14 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.end_to_end.conftest import cgroup_of
 from tests.wardens import Warden, complete, free_port, living
 
 pytestmark = pytest.mark.slow
@@ -230,3 +233,79 @@ def test_a_trial_is_still_one_after_the_takeover_and_its_way_back_stays(
     last = warden.until_state("x", "ready", seconds=20)
     in_force = {one["name"]: one["in_force"] for one in last["settings"]}
     assert (last["trial"], in_force["max_num_seqs"]) == (None, 64)
+
+
+def test_what_was_launched_before_the_settings_file_changed_runs_on_as_it_was_launched(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    old, new = free_port(), free_port()
+    before = serving(
+        warden,
+        instance("x", model, port=old, stall_seconds=4.0, engine="max_num_seqs = 64"),
+    )
+    kill(warden)
+    warden.write_config(
+        instance("x", model, port=new, stall_seconds=4.0, engine="max_num_seqs = 32")
+    )
+    warden.start()
+    status = warden.until_state("x", "ready", seconds=20)
+    assert pids_of(warden) == before
+    assert (status["port"], status["restart_pending"]) == (old, True)
+    (told,) = [one["why"] for one in status["settings"] if one["name"] == "max_num_seqs"]
+    assert told == "launched before the settings file was changed"
+    assert complete(old, str(model))["choices"]
+
+    assert warden.command("restart", "x").returncode == 0
+
+    status = warden.until_state("x", "ready", seconds=20)
+    assert (status["port"], status["restart_pending"], status["attempt"]) == (new, False, 2)
+    assert not status["degraded"]
+
+
+def test_of_two_engines_the_one_that_the_history_knows_is_taken_over(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    before = serving(warden, instance("x", model))
+    mount = next(
+        line.split()[4]
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if " - cgroup2 " in line
+    )
+    group = Path(mount + cgroup_of(before[0]))
+    kill(warden)
+    stray = group.parent / "attempt-9-deadbeef"
+    stray.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as second:
+        (stray / "cgroup.procs").write_text(str(second.pid))
+        warden.start()
+        status = warden.until_state("x", "ready", seconds=20)
+        assert second.wait(20) == -signal.SIGKILL
+    assert pids_of(warden) == before
+    assert status["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{"schema": 1, "instances": {"x": 7}, "numbers": []}',
+        '{"schema": 1, "instances": {"x": {"wanted": true}}, "numbers": {"event": "x"}}',
+        '{"schema": 1, "instances": {"x": {"wanted": "maybe"}}, "numbers": {}}',
+        '{"schema": 1, "instances": {"x": {"wanted": true, "ledger": {"a": 1}}}, "numbers": {}}',
+        '{"schema": 99, "instances": {}, "numbers": {}}',
+    ],
+)
+def test_a_state_file_that_is_not_ours_is_set_aside_and_ends_no_engine(
+    warden: Warden, model: Path, instance: Callable[..., str], state: str
+) -> None:
+    before = serving(warden, instance("x", model))
+    kill(warden)
+    file = warden.directory / "state" / "state.json"
+    file.write_text(state)
+
+    warden.start()
+
+    warden.until_state("x", "ready", seconds=20)
+    assert pids_of(warden) == before
+    assert file.with_name("state.json.corrupt").read_text() == state
+    document: Any = warden.client.get("/v1/status")
+    assert any("state.json" in one for one in document["daemon"]["conditions"])

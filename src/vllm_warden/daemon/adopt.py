@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import structlog
 
 from vllm_warden.core.lifecycle.effects import TakeOver
 from vllm_warden.core.lifecycle.events import ProcessExited
-from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.found import FoundEngine, LaunchedAs
 from vllm_warden.core.lifecycle.states import Instance
 from vllm_warden.core.lifecycle.trial import Trial, TrialKind
 from vllm_warden.core.model import ProcessIdentity, Settings, SettingValue
@@ -38,6 +38,12 @@ def takeover_record(instance: Instance, live: LiveAttempt, identity: ProcessIden
         "pid": identity.pid,
         "start_ticks": identity.start_ticks,
         "gpus": list(instance.gpu_indices),
+        "launched_as": {
+            "model": live.spec.model,
+            "host": live.spec.host,
+            "port": live.spec.port,
+            "engine": dict(live.spec.engine),
+        },
         "launched_seconds": live.launched_seconds,
         "trial": None if attempt is None else _trial_document(attempt.trial),
         "free_at_launch_bytes": None if attempt is None else attempt.free_at_launch_bytes,
@@ -49,46 +55,54 @@ def find_engines(shell: Shell) -> dict[str, FoundEngine]:
     """By instance: its one attempt that lives, or that ended while no daemon watched. Blocks.
 
     The tree of groups is the registry. The history adds what a process cannot tell; where the two
-    contradict each other, the process is not taken for the attempt's parent.
+    contradict each other, the process is not taken for the attempt's parent. Of several living
+    attempts the one that the history knows is taken over, else the newest.
     """
-    groups: dict[str, AttemptGroup] = {}
+    groups: dict[str, list[AttemptGroup]] = {}
     for group in shell.ports.groups.leftovers():
-        newest = groups.get(group.instance)
-        if newest is None or group.attempt > newest.attempt:
-            groups[group.instance] = group
+        groups.setdefault(group.instance, []).append(group)
     found = {}
     for name in shell.instances:
-        one = _alive(shell, name, groups[name]) if name in groups else _ended(shell, name)
-        if one is not None:
-            found[name] = one
+        living = [_alive(shell, name, group) for group in groups.get(name, ())]
+        candidates = [one for one in living if one is not None]
+        best = max(candidates, key=_certainty) if candidates else _ended(shell, name)
+        if best is not None:
+            found[name] = best
     return found
 
 
+def _certainty(one: FoundEngine) -> tuple[bool, bool, int]:
+    return one.identity is not None, not one.forgotten, one.attempt
+
+
 def _alive(shell: Shell, name: str, group: AttemptGroup) -> FoundEngine | None:
-    record = _record_of(shell, name, group)
-    leader = shell.ports.earlier.leader(group.pids())
-    if record is not None and record.is_over:
-        return None  # it was being ended
-    if record is not None and record.identity is not None:
-        is_same = leader == record.identity or record.identity.pid in group.pids()
-        identity = record.identity if is_same else None
-        return _found(record, identity)
-    spec = shell.instances[name].spec
-    if leader is None or not _is_of(spec, shell.ports.earlier.words(leader.pid)):
+    record, pids = _record_of(shell, name, group), group.pids()
+    if record is not None:
+        if record.is_over:
+            return None  # it was being ended
+        known = record.found.identity
+        is_there = known is not None and known.pid in pids
+        return record.found if is_there else replace(record.found, identity=None)
+    spec, leader = shell.instances[name].spec, shell.ports.earlier.leader(pids)
+    words = () if leader is None else shell.ports.earlier.words(leader.pid)
+    if leader is None or not _is_of(spec, words):
         return None
-    return _unrecorded(shell, spec, group, leader)
+    return _unrecorded(shell, spec, group, leader, words)
 
 
 def _unrecorded(
-    shell: Shell, spec: InstanceSpec, group: AttemptGroup, leader: ProcessIdentity
+    shell: Shell,
+    spec: InstanceSpec,
+    group: AttemptGroup,
+    leader: ProcessIdentity,
+    words: Sequence[str],
 ) -> FoundEngine:
     """Without a history: what its command line and environment say; nothing is learned of it."""
-    earlier = shell.ports.earlier
-    indices = (earlier.variable(leader.pid, GPUS_VARIABLE) or "").split(",")
+    indices = (shell.ports.earlier.variable(leader.pid, GPUS_VARIABLE) or "").split(",")
     return FoundEngine(
         attempt=group.attempt,
         launch_id=group.launch_prefix,
-        settings=_settings_of(spec, earlier.words(leader.pid)),
+        settings=_settings_of(spec, words),
         gpu_indices=tuple(int(index) for index in indices if index.isdecimal()),
         launched_seconds=shell.now(),
         identity=leader,
@@ -111,35 +125,26 @@ def _settings_of(spec: InstanceSpec, words: Sequence[str]) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """An attempt of this boot as the history has it."""
+    """An attempt of this boot as the history has it, whether it lives or not."""
 
-    number: int
-    launch_id: str
-    settings: Mapping[str, SettingValue]
-    gpu_indices: tuple[int, ...]
-    launched_seconds: float
-    identity: ProcessIdentity | None
-    ready_seconds: float | None
-    trial: Trial | None
+    found: FoundEngine
     is_over: bool
-    free_at_launch_bytes: int | None
-    total_at_launch_bytes: int | None
 
 
 def _ended(shell: Shell, name: str) -> FoundEngine | None:
     """The newest attempt, if nothing is left of it and nobody has seen it end."""
     for document in shell.recorder.attempts.get(name, ())[:1]:
         record = _read(document, shell.ports.clock.boot_id())
-        if record is not None and record.identity is not None and not record.is_over:
-            return _found(record, None)
+        if record is not None and not record.is_over:
+            return replace(record.found, identity=None)
     return None
 
 
 def _record_of(shell: Shell, name: str, group: AttemptGroup) -> _Record | None:
     for document in shell.recorder.attempts.get(name, ()):
         record = _read(document, shell.ports.clock.boot_id())
-        if record is not None and record.number == group.attempt:
-            return record if record.launch_id[:8] == group.launch_prefix else None
+        if record is not None and record.found.attempt == group.attempt:
+            return record if record.found.launch_id[:8] == group.launch_prefix else None
     return None
 
 
@@ -148,26 +153,32 @@ def _read(document: Document, boot_id: str) -> _Record | None:
     if document.get("boot_id") != boot_id:
         return None
     try:
-        pid, ticks = document["pid"], document["start_ticks"]
-        known = isinstance(pid, int) and isinstance(ticks, int)
+        pid, ticks = cast("int", document["pid"]), cast("int", document["start_ticks"])
         ready = document.get("ready_seconds")
-        return _Record(
-            number=int(cast("int", document["number"])),
+        found = FoundEngine(
+            attempt=int(cast("int", document["number"])),
             launch_id=str(document["launch_id"]),
             settings=dict(cast("Mapping[str, SettingValue]", document["settings"])),
             gpu_indices=tuple(int(gpu) for gpu in cast("list[int]", document["gpus"])),
             launched_seconds=float(cast("float", document["launched_seconds"])),
-            identity=ProcessIdentity(cast("int", pid), cast("int", ticks), boot_id)
-            if known
-            else None,
-            ready_seconds=float(ready) if isinstance(ready, int | float) else None,
+            identity=ProcessIdentity(int(pid), int(ticks), boot_id),
+            ready_since_seconds=float(ready) if isinstance(ready, int | float) else None,
             trial=_trial(document.get("trial")),
-            is_over=document.get("ended") is not None,
             free_at_launch_bytes=_bytes(document.get("free_at_launch_bytes")),
             total_at_launch_bytes=_bytes(document.get("total_at_launch_bytes")),
+            launched_as=_launched_as(document["launched_as"]),
         )
     except (KeyError, TypeError, ValueError):
         return None
+    return _Record(found, is_over=document.get("ended") is not None)
+
+
+def _launched_as(value: object) -> LaunchedAs:
+    """Raises KeyError, TypeError and ValueError for one that is not whole."""
+    known = cast("dict[str, Any]", value)
+    return LaunchedAs(
+        str(known["model"]), str(known["host"]), int(known["port"]), dict(known["engine"])
+    )
 
 
 def _trial_document(trial: Trial | None) -> Document | None:
@@ -185,21 +196,6 @@ def _trial(value: object) -> Trial | None:
 
 def _bytes(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _found(record: _Record, identity: ProcessIdentity | None) -> FoundEngine:
-    return FoundEngine(
-        attempt=record.number,
-        launch_id=record.launch_id,
-        settings=record.settings,
-        gpu_indices=record.gpu_indices,
-        launched_seconds=record.launched_seconds,
-        identity=identity,
-        ready_since_seconds=record.ready_seconds,
-        trial=record.trial,
-        free_at_launch_bytes=record.free_at_launch_bytes,
-        total_at_launch_bytes=record.total_at_launch_bytes,
-    )
 
 
 async def take_over(shell: Shell, name: str, effect: TakeOver) -> None:
@@ -255,8 +251,13 @@ def _prepare(shell: Shell, name: str, found: FoundEngine) -> tuple[LiveAttempt, 
         environment={"TMPDIR": str(shell.state_directory / "t" / found.launch_id[:8])},
         settings=found.settings,
     )
+    spec, then = shell.instances[name].spec, found.launched_as
+    if then is not None:
+        # it listens where it was told to, whatever the settings file has said since
+        spec = replace(spec, model=then.model, host=then.host, port=then.port, engine=then.engine)
     live = LiveAttempt(
         instance=name,
+        spec=spec,
         number=found.attempt,
         plan=plan,
         group=group,

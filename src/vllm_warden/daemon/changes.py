@@ -20,6 +20,7 @@ from vllm_warden.core.lifecycle.events import (
     StopRequested,
 )
 from vllm_warden.core.lifecycle.states import RUNNING, Instance, State
+from vllm_warden.core.lifecycle.steps import after_attempt
 from vllm_warden.core.lifecycle.trial import Trial, TrialKind
 from vllm_warden.core.model import SettingValue
 from vllm_warden.daemon.config_file import ConfigFile
@@ -69,7 +70,8 @@ def _trial(instance: Instance, request: ChangeRequest, by: str) -> Trial | Refus
     problem = given_settings_problem(instance.spec, settings, may_all=may_all)
     if problem is not None:
         return Refused(400, problem, "settings are named as in [engine] of the settings file")
-    base = {} if again else dict(instance.changes)
+    # what an earlier trial was given holds for that launch only
+    base = {} if again else dict(after_attempt(instance).changes)
     changes = {**base, **launchable(settings)}
     asked = instance.asked
     kept = {name: value for name, value in changes.items() if asked.get(name) != value}

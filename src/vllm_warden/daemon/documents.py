@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import cast
 
 from vllm_warden.api.schema import (
@@ -25,6 +25,7 @@ from vllm_warden.core.diagnose.document import document as diagnosis_document
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.effects import RecordIncident
 from vllm_warden.core.lifecycle.states import RUNNING, Instance, State
+from vllm_warden.core.plan.spec import InstanceSpec
 from vllm_warden.daemon.live_attempt import LiveAttempt
 
 EXCERPT_AROUND = 3
@@ -51,9 +52,9 @@ def instance_document(
         "reason": instance.reason,
         "degraded": instance.degraded,
         "mode": instance.spec.adapt.mode.value,
-        "model": instance.spec.model,
-        "port": instance.spec.port,
-        "settings": setting_documents(instance),
+        "model": (instance.spec if live is None else live.spec).model,
+        "port": (instance.spec if live is None else live.spec).port,
+        "settings": setting_documents(instance, live),
         "gpus": list(instance.gpu_indices)
         or [gpu for gpu in instance.spec.gpus if isinstance(gpu, int)],
         "pids": {
@@ -74,8 +75,16 @@ def instance_document(
         "foreseen": _foreseen(instance) if alive else None,
         "trial": _trial(instance, alive=alive),
         "retry_promising": _promising(instance, alive=alive),
-        "restart_pending": False,
+        "restart_pending": live is not None and _is_outdated(instance.spec, live.spec),
     }
+
+
+def _is_outdated(now: InstanceSpec, launched: InstanceSpec) -> bool:
+    """Whether the settings file asks for another engine than the one that was launched."""
+    return (now.model, now.host, now.port, dict(now.engine)) != (
+        *(launched.model, launched.host, launched.port),
+        dict(launched.engine),
+    )
 
 
 def _foreseen(instance: Instance) -> ForeseenDocument | None:
@@ -118,9 +127,11 @@ def _used(live: LiveAttempt | None) -> dict[str, int]:
     return {str(gpu): used for gpu, used in live.samples[-1].used_bytes.items()}
 
 
-def setting_documents(instance: Instance) -> list[SettingDocument]:
+def setting_documents(instance: Instance, live: LiveAttempt | None) -> list[SettingDocument]:
     """Asked and in force, for every asked setting and every change."""
     asked = instance.asked
+    now, launched = instance.spec.engine, (instance.spec if live is None else live.spec).engine
+    outdated = {name for name in (*now, *launched) if now.get(name) != launched.get(name)}
     why = "" if instance.decision is None else instance.decision.reason
     attempt = instance.attempt
     if attempt is not None and attempt.trial is not None and instance.state in RUNNING:
@@ -130,10 +141,16 @@ def setting_documents(instance: Instance) -> list[SettingDocument]:
             "name": name,
             "asked": asked.get(name),
             "in_force": instance.changes.get(name, asked.get(name)),
-            "why": (why or "learned from an earlier attempt") if name in instance.changes else "",
+            "why": _why(name, why, outdated) if name in instance.changes else "",
         }
         for name in dict.fromkeys((*asked, *instance.changes))
     ]
+
+
+def _why(name: str, told: str, outdated: Container[str]) -> str:
+    if name in outdated:
+        return "launched before the settings file was changed"
+    return told or "learned from an earlier attempt"
 
 
 def incident_document(

@@ -16,6 +16,7 @@ from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import Failure, Phase, SettingValue
 from vllm_warden.core.plan.spec import InstanceSpec
 
+SCHEMA = 1
 ENVELOPES_MAX = 20
 AT_REST = frozenset({State.STOPPED, State.HELD, State.FAILED})
 Document = dict[str, object]
@@ -49,6 +50,36 @@ def to_document(instance: Instance, boot_id: str) -> Document:
             for envelope in list(envelopes.values())[-ENVELOPES_MAX:]
         ],
     }
+
+
+def is_whole(state: Document) -> bool:
+    """Whether the state file can be one of ours: a damaged one must not stop an engine."""
+    instances, numbers = state.get("instances"), state.get("numbers", {})
+    return (
+        (not state or state.get("schema") == SCHEMA)
+        and (not state or isinstance(instances, dict))
+        and isinstance(numbers, dict)
+        and all(_is_count(number) for number in numbers.values())
+        and all(_is_instance(one) for one in cast("Document", instances or {}).values())
+    )
+
+
+def _is_instance(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("wanted"), bool)
+        and isinstance(value.get("held_by"), str | None)
+        and _is_count(value.get("attempts_made", 0))
+        and all(
+            isinstance(value.get(name, []), list)
+            and all(isinstance(item, dict) for item in value.get(name, []))
+            for name in ("ledger", "observations", "envelopes")
+        )
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def from_document(spec: InstanceSpec, document: Document | None, boot_id: str) -> Instance:

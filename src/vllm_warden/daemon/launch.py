@@ -144,6 +144,7 @@ def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAtt
         live = LiveAttempt(
             instance=name,
             number=effect.attempt,
+            spec=shell.instance(name).spec,
             plan=plan,
             group=group,
             stream=stream,

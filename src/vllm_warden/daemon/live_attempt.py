@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
 from vllm_warden.core.diagnose.phases import PhaseTracker
 from vllm_warden.core.model import MemorySample, Phase, SharedFile
-from vllm_warden.core.plan.spec import LaunchPlan
+from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
 from vllm_warden.daemon.kept_lines import KeptLines
 from vllm_warden.daemon.ports import AttemptGroup, Child, LogStream
 
@@ -25,6 +25,8 @@ class LiveAttempt:
 
     instance: str
     number: int
+    spec: InstanceSpec
+    """As it was launched: the settings file may say something else by now."""
     plan: LaunchPlan
     group: AttemptGroup
     stream: LogStream

@@ -25,7 +25,7 @@ async def probe_load(shell: Shell, name: str, effect: ProbeLoad) -> None:
     live = shell.live.get(name)
     if live is None or live.number != effect.attempt or live.exited:
         return
-    spec = shell.instance(name).spec
+    spec = live.spec
     if await _requests(shell, spec) != 0:
         ended = LoadProbed(shell.now(), effect.attempt, 0, "requests came first", busy=True)
     else:

@@ -165,7 +165,7 @@ async def _try_ready(shell: Shell, live: LiveAttempt) -> str | None:
 
     Returns what the probe saw instead, None when it is ready or does not listen yet.
     """
-    spec = shell.instance(live.instance).spec
+    spec = live.spec
 
     def listens() -> bool:
         return shell.ports.watch.listens(live.group.pids(), spec.port)
@@ -214,7 +214,7 @@ def _check_stall(shell: Shell, live: LiveAttempt) -> None:
 
 async def _check_health(shell: Shell, live: LiveAttempt, fails: int) -> int:
     """How many checks in a row have failed; tells the core at the edges."""
-    spec = shell.instance(live.instance).spec
+    spec = live.spec
     status = await shell.ports.health.check(spec.host, spec.port, HEALTH_TIMEOUT_SECONDS)
     if live.exited:
         return 0
@@ -230,7 +230,7 @@ async def _check_health(shell: Shell, live: LiveAttempt, fails: int) -> int:
 
 
 async def _count_requests(shell: Shell, live: LiveAttempt) -> None:
-    spec = shell.instance(live.instance).spec
+    spec = live.spec
     counts = await shell.ports.health.metrics(spec.host, spec.port)
     if counts is not None and counts.requests_served is not None:
         idle = counts.requests_running == 0 == counts.requests_waiting

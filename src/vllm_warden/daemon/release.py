@@ -147,7 +147,7 @@ def _evidence(
         incomplete=not complete or live.lost_errors or not live.log_is_whole,
         exit_status=live.exit_status,
         was_ready=live.ready,
-        reached=live.phase,
+        reached=Phase.SERVING if live.ready else live.phase,
         lost_processes=lost,
         kernel_lines=kernel_lines,
         pids=frozenset(live.pids_seen),

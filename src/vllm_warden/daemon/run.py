@@ -76,7 +76,7 @@ async def run(setup: Setup) -> None:
     await history.open()
     recorder = Recorder(cast("HistoryStore", history), state_file, ports.clock, 0)
     await _restore(recorder, document, [one.spec.name for one in setup.instances])
-    recorder.set_condition("state-file", state_problem)
+    recorder.set_condition("state-file-damaged", state_problem)
     recorder.set_condition("history", history.condition)
     instances = _instances(setup, document, ports, recorder)
     shell = _shell(setup, ports, recorder, instances, state_directory)
@@ -124,7 +124,9 @@ def _shell(
                 recorder.save_learned(name, {"envelopes": kept["envelopes"]})
             saved[name] = kept
             numbers = {"event": recorder.event_number, "incident": recorder.incident_number}
-            recorder.save_state({"schema": 1, "instances": dict(saved), "numbers": numbers})
+            recorder.save_state(
+                {"schema": durable.SCHEMA, "instances": dict(saved), "numbers": numbers}
+            )
         release_when_measured(shell, name)
         if setup.changed is not None:
             setup.changed(before, after)

@@ -30,6 +30,7 @@ from vllm_warden.adapters.store.lock import StateLock
 from vllm_warden.adapters.store.state_file import StateFile
 from vllm_warden.adapters.systemd.job import unit_goes_on
 from vllm_warden.adapters.systemd.notify import SystemdNotifier
+from vllm_warden.daemon.durable import is_whole
 from vllm_warden.daemon.own_log import is_journal_stream, log_to_journal, log_to_stderr
 from vllm_warden.daemon.ports import LogBackend
 from vllm_warden.daemon.shell import Ports
@@ -99,7 +100,11 @@ def lock_start(uuids: Sequence[str]) -> StartLock | str:
 def open_store(state_directory: Path) -> tuple[StateLock, StateFile, History]:
     """Lock first. Raises AlreadyRunning and StateDirectoryError."""
     lock = StateLock(state_directory)
-    return lock, StateFile(state_directory / "state.json"), History(state_directory / "history.db")
+    return (
+        lock,
+        StateFile(state_directory / "state.json", is_whole),
+        History(state_directory / "history.db"),
+    )
 
 
 def engine_environment() -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 Document = dict[str, object]
@@ -13,13 +14,16 @@ Document = dict[str, object]
 class StateFile:
     """One JSON object, replaced as a whole: readers see the old or the new one, never a mix."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_whole: Callable[[Document], bool] = lambda _: True) -> None:
+        """``is_whole`` says of an object whether it can be what was written."""
         self.path = path
+        self._is_whole = is_whole
 
     def read(self) -> tuple[Document, str | None]:
         """The document (empty when there is none) and what was wrong with the file, if anything.
 
-        A file that cannot be parsed is set aside as ``NAME.corrupt``, not deleted.
+        A file that cannot be parsed, or holds something else, is set aside as ``NAME.corrupt``,
+        not deleted.
         """
         try:
             content = self.path.read_bytes()
@@ -31,7 +35,7 @@ class StateFile:
             document = json.loads(content)
         except ValueError:
             document = None
-        if isinstance(document, dict):
+        if isinstance(document, dict) and self._is_whole(document):
             return document, None
         return {}, self._set_aside()
 
@@ -56,8 +60,8 @@ class StateFile:
         try:
             self.path.replace(aside)
         except OSError as error:
-            return f"cannot read {self.path}: not a JSON object, nor set it aside: {error.strerror}"
-        return f"cannot read {self.path}: not a JSON object; set aside as {aside}"
+            return f"cannot read {self.path}: it is damaged, nor set it aside: {error.strerror}"
+        return f"cannot read {self.path}: it is damaged; set aside as {aside}"
 
 
 def _sync_directory(directory: Path) -> None:

@@ -26,6 +26,9 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
     changes = {
         name: value for name, value in taken.settings.items() if asked.get(name, value) != value
     }
+    then = taken.launched_as
+    # what another settings file asked for is no lesson for this one
+    outdated = then is not None and dict(then.engine) != dict(instance.spec.engine)
     attempt = Attempt(
         taken.attempt,
         taken.settings,
@@ -34,7 +37,7 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
         launch_id=taken.launch_id,
         identity=taken.identity,
         ready_since_seconds=taken.ready_since_seconds,
-        forgotten=taken.forgotten,
+        forgotten=taken.forgotten or outdated,
         trial=taken.trial,
         free_at_launch_bytes=taken.free_at_launch_bytes,
         total_at_launch_bytes=taken.total_at_launch_bytes,

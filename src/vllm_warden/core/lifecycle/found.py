@@ -9,6 +9,16 @@ from vllm_warden.core.model import ProcessIdentity, Settings
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchedAs:
+    """What the settings file said when it was launched: where it answers, and what was asked."""
+
+    model: str
+    host: str
+    port: int
+    engine: Settings
+
+
+@dataclass(frozen=True, slots=True)
 class FoundEngine:
     """One attempt of this boot.
 
@@ -28,3 +38,5 @@ class FoundEngine:
     trial: Trial | None = None
     free_at_launch_bytes: int | None = None
     total_at_launch_bytes: int | None = None
+    launched_as: LaunchedAs | None = None
+    """None: as the settings file says now."""
