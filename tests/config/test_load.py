@@ -38,7 +38,7 @@ def test_an_error_names_file_line_key_value_and_what_is_allowed(load_text, tmp_p
 
     assert str(raised.value) == (
         f"{tmp_path}/config.toml:4: cannot use instance.a.port = 99999: out of bounds "
-        "(allowed: at most 65535)"
+        "(allowed: 1 to 65535)"
     )
 
 
@@ -70,18 +70,18 @@ def test_what_nothing_can_be_done_with_is_a_mistake_in_the_text(text, key, reaso
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "allowed"),
     [
-        "drain_seconds = 1e10",
-        "stall_seconds = 1e308",
-        "restart.soak_seconds = 1e308",
-        "restart.crash_window_seconds = 1e308",
+        ("drain_seconds = 1e10", "0 to 1000000000"),
+        ("stall_seconds = 1e308", "more than 0, at most 1000000000"),
+        ("restart.soak_seconds = 1e308", "0 to 1000000000"),
+        ("restart.crash_window_seconds = 1e308", "more than 0, at most 1000000000"),
     ],
 )
-def test_times_that_no_clock_holds_are_out_of_bounds(line, errors_of):
+def test_times_that_no_clock_holds_are_out_of_bounds(line, allowed, errors_of):
     (error,) = errors_of(CPU + line + "\n").values()
 
-    assert (error.reason, error.allowed) == ("out of bounds", "at most 1e+09")
+    assert (error.reason, error.allowed) == ("out of bounds", allowed)
 
 
 def test_a_mistake_cannot_steer_a_terminal(tmp_path):
@@ -116,12 +116,18 @@ def test_an_engine_option_beside_the_instance_keys_is_sent_to_its_table(errors_o
         ("port = true", "a whole number", ""),
         ('command = "vllm serve"', "a list", 'write the words as a list: ["vllm", "serve"]'),
         ("command = []", "a list of at least 1", ""),
-        ("drain_seconds = -1", "at least 0", ""),
+        ("drain_seconds = -1", "0 to 1000000000", ""),
+        ("port = 0", "1 to 65535", ""),
+        ("restart.crashes_max = -1", "at least 0", ""),
+        ("adapt.max_num_seqs.min = 0", "1 to 281474976710656", ""),
+        ("adapt.max_num_seqs.max = 1e300", "1 to 281474976710656", ""),
+        ("engine.max_num_seqs = 1e300", "1 to 281474976710656", ""),
+        ("engine.gpu_memory_utilization = 1.4", "0.01 to 1", ""),
         ("drain_seconds = inf", "a finite number", ""),
         ('environment_file = "secrets"', "an absolute path", ""),
         ("extra_args = [1]", "text", ""),
         ("adapt = { max_num_seqs = 3 }", "true, false or a table with min and max", ""),
-        ("adapt = { min_concurrency_fraction = 1.5 }", "at most 1", ""),
+        ("adapt = { min_concurrency_fraction = 1.5 }", "0 to 1", ""),
     ],
 )
 def test_a_wrong_type_or_bound_says_what_is_allowed(errors_of, line, allowed, hint):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from vllm_warden.core.model import SettingValue
+from vllm_warden.core.plan.option_names import is_option_name
 
 _READ = (
     "data_parallel_size",
@@ -34,7 +35,7 @@ def given_settings(words: Sequence[str], option: str = "--engine") -> dict[str, 
     for word in words:
         key, equals, text = word.partition("=")
         name = key.strip().removeprefix("--").replace("-", "_")
-        if not equals or not name.isidentifier():
+        if not equals or not is_option_name(name):
             raise click.UsageError(f"{option} takes KEY=VALUE, as max_num_seqs=256; not {word!r}")
         meant = difflib.get_close_matches(name, _READ, 1, _SLIP_SIMILARITY)
         if meant and meant[0] != name:

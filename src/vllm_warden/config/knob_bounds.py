@@ -97,10 +97,10 @@ def _range(
     if asked is None:
         return
     if low is not None and low > asked:
-        yield Fault((*path, "min"), bounds["min"], f"it is above the asked {_plain(asked)}")
+        yield Fault((*path, "min"), bounds["min"], f"it is above the asked {plain_number(asked)}")
     if high is not None and high < asked:
-        hint = f"ask for {_plain(high)} in [engine], or raise max"
-        reason = f"it is below the asked {_plain(asked)}"
+        hint = f"ask for {plain_number(high)} in [engine], or raise max"
+        reason = f"it is below the asked {plain_number(asked)}"
         yield Fault((*path, "max"), bounds["max"], reason, hint=hint)
 
 
@@ -111,8 +111,9 @@ def _within(knob: str, value: float) -> bool:
 
 def _limits(knob: str) -> str:
     low, high = _LIMITS[knob]
-    return f"at least {low:g}" if high == _MOST else f"{low:g} to {high:g}"
+    return f"{plain_number(low)} to {plain_number(high)}"
 
 
-def _plain(value: float) -> str:
-    return str(int(value)) if value.is_integer() else f"{value:g}"
+def plain_number(value: float) -> str:
+    """Without an exponent where it is a whole number."""
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 from pydantic import ValidationError
@@ -13,7 +14,8 @@ from vllm_warden.config.settings import KNOBS, InstanceSettings
 from vllm_warden.config.translate import engine_value
 from vllm_warden.config.wording import Fault
 from vllm_warden.core.model import SettingValue
-from vllm_warden.core.plan.spec import InstanceSpec
+from vllm_warden.core.plan.option_names import flag_of, unknown_options
+from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 from vllm_warden.core.secrets import is_secret_name
 
 FOR_ADMINS = frozenset(
@@ -65,7 +67,26 @@ def _problem(
     if not mine:
         return None
     allowed = f" (allowed: {mine[0].allowed})" if mine[0].allowed else ""
-    return str(mine[0].path[-1]), mine[0].reason + allowed
+    hint = f"; {mine[0].hint}" if mine[0].hint else ""
+    return str(mine[0].path[-1]), mine[0].reason + allowed + hint
+
+
+def unknown_option_problem(
+    given: Mapping[str, object], engine: EngineFacts
+) -> tuple[str, str] | None:
+    """Why the engine would not start with these, and a hint; None where it may, or is not known.
+
+    A setting that only one launch is to have would end a serving engine for nothing.
+    """
+    unknown = unknown_options(given, engine.flags)
+    if not unknown:
+        return None
+    known = [flag.removeprefix("--").replace("-", "_") for flag in engine.flags]
+    close = difflib.get_close_matches(unknown[0], sorted(known), 1)
+    hint = f"did you mean {close[0]}?" if close else "vllm serve --help lists them"
+    flags = ", ".join(flag_of(name) for name in unknown)
+    version = f"vLLM {engine.version}" if engine.version else "the engine"
+    return f"cannot set {', '.join(unknown)}: {version} has no option {flags}", hint
 
 
 def launchable(given: Mapping[str, SettingValue]) -> dict[str, SettingValue]:

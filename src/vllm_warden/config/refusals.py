@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from vllm_warden.config.wording import Fault, Path
+from vllm_warden.core.plan.option_names import is_option_name
 from vllm_warden.core.secrets import is_secret_name
 
 # vLLM 0.32 `vllm serve --help`: short forms of options that have a long one.
@@ -64,7 +65,6 @@ _VARIABLE_REASONS = {
     "LISTEN_PID": _SERVICE_ONLY,
     "LISTEN_FDNAMES": _SERVICE_ONLY,
 }
-_ENGINE_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _API_PORT_DEFAULT = 8000
 
@@ -158,13 +158,22 @@ def _engine(base: Path, options: Mapping[str, object]) -> Iterator[Fault]:
     where: Path = (*base, "engine")
     for key, value in options.items():
         path = (*where, key)
-        if not _ENGINE_KEY.fullmatch(key):
-            hint = f"write {key.strip('-').replace('-', '_')}"
-            yield Fault(path, value, "engine options are written with underscores", hint=hint)
+        if not is_option_name(key):
+            yield _misspelled(path, key, value)
         elif key in _OWN_TABLE:
             yield Fault(path, value, "it has a key of its own", hint=_own_key(base, key))
         elif fault := _option_fault(path, key, value):
             yield fault
+
+
+def _misspelled(path: Path, key: str, value: object) -> Fault:
+    plain = key.strip("-").replace("-", "_")
+    if is_option_name(plain):
+        reason, hint = "engine options are written with underscores", f"write {plain}"
+    else:
+        reason = "engine options are written with letters, digits and underscores"
+        hint = "write it as max_num_seqs; vllm serve --help lists the options"
+    return Fault(path, value, reason, hint=hint)
 
 
 def _own_key(base: Path, key: str) -> str:

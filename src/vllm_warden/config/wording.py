@@ -140,7 +140,26 @@ def _fault(path: Path, detail: ErrorDetails) -> Fault:
     if kind == "string_pattern_mismatch":
         allowed = _PATTERNS.get(str(context["pattern"]), f"text like {context['pattern']}")
         return Fault(path, value, "wrong form", allowed, _form_hint(value))
-    return Fault(path, value, "out of bounds", _bound(kind, context, detail["msg"]))
+    allowed = _both_bounds(path) or _bound(kind, context, detail["msg"])
+    return Fault(path, value, "out of bounds", allowed)
+
+
+def _both_bounds(path: Path) -> str:
+    """Of a number that has two, whichever it was that a value crossed."""
+    field = _model(path[:-1]).model_fields.get(str(path[-1]))
+    bounds: dict[str, float] = {}
+    for each in field.metadata if field else ():
+        for end in ("ge", "gt", "le"):
+            if (value := getattr(each, end, None)) is not None:
+                bounds[end] = value
+    if "le" not in bounds or len(bounds) < 2:
+        return ""
+    most = f"{bounds['le']:.10g}"
+    return (
+        f"{bounds['ge']:g} to {most}"
+        if "ge" in bounds
+        else f"more than {bounds['gt']:g}, at most {most}"
+    )
 
 
 def _bound(kind: str, context: Mapping[str, object], message: str) -> str:

@@ -12,11 +12,13 @@ from vllm_warden.api.schema import InstanceDocument
 from vllm_warden.api.service import Accepted, ChangeRequest, Document, Refused
 from vllm_warden.core.diagnose.evidence import LogRecord, newest
 from vllm_warden.core.lifecycle.effects import Announce
+from vllm_warden.core.lifecycle.events import Event
 from vllm_warden.core.lifecycle.states import Instance
 from vllm_warden.core.model import Actor
 from vllm_warden.core.plan.command_line import build_argv, printable
 from vllm_warden.daemon.changes import event_of
 from vllm_warden.daemon.documents import instance_document
+from vllm_warden.daemon.given_options import unknown_to_the_engine
 from vllm_warden.daemon.line_queue import LineQueue
 from vllm_warden.daemon.measured import measured_document
 from vllm_warden.daemon.shell import Shell
@@ -214,7 +216,7 @@ class Answers:
         if shell.closing:
             return Refused(409, "the daemon is stopping", "try again when it is back")
         by = _who(request.actor)
-        event = event_of(shell.instance(name), request, by, shell.now(), shell.config)
+        event = await self._event(request, by)
         if isinstance(event, Refused):
             return event
         data = {
@@ -228,6 +230,18 @@ class Answers:
         shell.post(name, event)
         await self._kept()
         return Accepted(number)
+
+    async def _event(self, request: ChangeRequest, by: str) -> Event | Refused:
+        def event() -> Event | Refused:
+            shell = self._shell
+            instance = shell.instance(request.instance)
+            return event_of(instance, request, by, shell.now(), shell.config)
+
+        found = event()
+        if isinstance(found, Refused) or "set" not in request.options:
+            return found
+        # meanwhile the instance may have gone on
+        return await unknown_to_the_engine(self._shell, request) or event()
 
     async def _kept(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vllm_warden.core.model import Settings, SettingValue
+from vllm_warden.core.plan.option_names import flag_of
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 from vllm_warden.core.secrets import mask_words
 
@@ -77,7 +78,7 @@ def option_words(name: str, value: SettingValue, known_flags: frozenset[str]) ->
     True is the bare flag. False is ``--no-x`` only where the engine is known to have it, else
     nothing: leaving a switch out is what False means to an engine without the negative form.
     """
-    flag = "--" + name.replace("_", "-")
+    flag = flag_of(name)
     if value is True:
         yield flag
     elif value is False:
