@@ -35,6 +35,29 @@ async def fill(history):
     await history.save_learned("one", {"max_num_seqs": 256})
 
 
+def test_an_incident_is_not_kept_without_the_end_of_its_attempt(path, monkeypatch):
+    def fails(*_):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async def scenario():
+        history = History(path)
+        await history.open()
+        monkeypatch.setattr(tables_module.Tables, "_put_attempt", fails)
+        await history.save_failure((1, {"instance": "one"}), "one", (7, {"outcome": "died"}))
+        monkeypatch.undo()
+        await history.close()
+        again = History(path)
+        kept = await again.incidents(None, 9), await again.attempts("one", 9)
+        await again.save_failure((1, {"instance": "one"}), "one", (7, {"outcome": "died"}))
+        both = await again.incidents(None, 9), await again.attempts("one", 9)
+        await again.close()
+        return kept, both
+
+    kept, both = asyncio.run(scenario())
+    assert kept == ([], [])
+    assert both == ([{"instance": "one"}], [{"outcome": "died"}])
+
+
 async def check(history):
     assert [row["number"] for row in await history.events_after(3, 10)] == [4, 5]
     assert [row["number"] for row in await history.events_after(0, 2)] == [1, 2]

@@ -17,6 +17,7 @@ import structlog
 from vllm_warden.adapters.daemon_threads import DaemonThreads
 from vllm_warden.api.schema import IncidentDocument, LastIncidentDocument
 from vllm_warden.core.lifecycle.effects import Announce, RecordIncident
+from vllm_warden.core.model import Phase
 from vllm_warden.daemon.documents import (
     failure_document,
     incident_document,
@@ -47,6 +48,9 @@ class HistoryStore(Protocol):
 
     async def append_event(self, document: Document) -> None: ...
     async def save_incident(self, number: int, document: Document) -> None: ...
+    async def save_failure(
+        self, incident: tuple[int, Document], instance: str, attempt: tuple[int, Document]
+    ) -> None: ...
     async def save_attempt(self, instance: str, number: int, document: Document) -> None: ...
     async def save_learned(self, instance: str, document: Document | None) -> None: ...
     async def incidents(self, instance: str | None, limit: int) -> list[Document]: ...
@@ -109,7 +113,11 @@ class Recorder:
         return self.event_number
 
     def open_incident(self, instance: str, effect: RecordIncident) -> IncidentDocument:
-        """Number and store a failure, or add it to the open incident that it belongs to."""
+        """Number and store a failure, or add it to the open incident that it belongs to.
+
+        The attempt has ended by the same write: an end that is kept without its incident would
+        never be told by a later daemon, and an incident without the end would be told twice.
+        """
         opened = self.open_incidents.get(instance)
         if effect.continues and opened is not None:
             return self._continue_incident(instance, opened, effect)
@@ -121,7 +129,7 @@ class Recorder:
             self._close(opened, f"followed by incident {self.incident_number}")
         self.open_incidents[instance] = document
         self.last_incidents[instance] = document
-        self._save(document)
+        self._save_failure(document, effect)
         text = f"incident {document['number']}: {document['diagnosis'].get('summary', '')}"
         self.announce(instance, Announce("incident-opened", text, {"incident": document["number"]}))
         return document
@@ -133,7 +141,7 @@ class Recorder:
         document["further"] = [*document["further"], failure][-FURTHER_FAILURES_MAX:]
         document["failures"] += 1
         document["recovered"] = None
-        self._save(document)
+        self._save_failure(document, effect)
         number, summary = document["number"], failure["diagnosis"].get("summary", "")
         text = f"incident {number} goes on, failure {document['failures']}: {summary}"
         self.announce(instance, Announce("incident-continued", text, {"incident": number}))
@@ -166,18 +174,27 @@ class Recorder:
         return None if document is None else incident_in_short(document)
 
     def save_attempt(self, instance: str, number: int, document: Document) -> None:
-        """Keep how an attempt was launched; ``end_attempt`` adds how it ended."""
+        """Keep how an attempt was launched; how it ended is added later."""
+        self._keep_attempt(instance, number, document)
+        self._later(self.history.save_attempt(instance, number, document))
+
+    def _keep_attempt(self, instance: str, number: int, document: Document) -> None:
         kept = self.attempts.setdefault(instance, [])
         kept[:] = [one for one in kept if one.get("number") != number][: ATTEMPTS_IN_MEMORY - 1]
         kept.insert(0, document)
-        self._later(self.history.save_attempt(instance, number, document))
 
     def note_attempt(self, instance: str, number: int, more: Document) -> None:
         """Add to what is kept of an attempt."""
+        document = self._attempt_with(instance, number, more)
+        if document is not None:
+            self._later(self.history.save_attempt(instance, number, document))
+
+    def _attempt_with(self, instance: str, number: int, more: Document) -> Document | None:
         for document in self.attempts.get(instance, ()):
             if document.get("number") == number:
-                self.save_attempt(instance, number, {**document, **more})
-                return
+                self._keep_attempt(instance, number, {**document, **more})
+                return {**document, **more}
+        return None
 
     def forget_unseen(self, found: Mapping[str, int]) -> None:
         """Attempts without an end are lost, but for those that are taken over."""
@@ -189,16 +206,19 @@ class Recorder:
                 for document in kept
             ]
 
-    def end_attempt(
-        self, instance: str, number: int, phase: str, outcome: str, exit_status: int | None
+    def stop_attempt(
+        self, instance: str, number: int, phase: Phase, exit_status: int | None
     ) -> None:
-        ended: Document = {
+        """Keep that an attempt has ended as it was asked to; the others end in an incident."""
+        self.note_attempt(instance, number, self._end(phase, "stopped", exit_status))
+
+    def _end(self, phase: Phase | None, outcome: str, exit_status: int | None) -> Document:
+        return {
             "ended": self._clock.wall_seconds(),
-            "phase": phase,
+            "phase": None if phase is None else phase.value,
             "outcome": outcome,
             "exit_status": exit_status,
         }
-        self.note_attempt(instance, number, ended)
 
     def save_learned(self, instance: str, document: Document) -> None:
         self._later(self.history.save_learned(instance, document))
@@ -306,7 +326,19 @@ class Recorder:
         self._save(document)
 
     def _save(self, document: IncidentDocument) -> None:
-        self._later(self.history.save_incident(document["number"], cast("Document", document)))
+        """As it is now: it may go on before this is written."""
+        kept = cast("Document", {**document})
+        self._later(self.history.save_incident(document["number"], kept))
+
+    def _save_failure(self, document: IncidentDocument, effect: RecordIncident) -> None:
+        instance, evidence = document["instance"], effect.evidence
+        end = self._end(evidence.reached, "died", evidence.exit_status)
+        attempt = self._attempt_with(instance, effect.attempt, end)
+        if attempt is None:
+            self._save(document)
+            return
+        incident = (document["number"], cast("Document", {**document}))
+        self._later(self.history.save_failure(incident, instance, (effect.attempt, attempt)))
 
     def _later(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

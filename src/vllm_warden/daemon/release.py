@@ -38,7 +38,8 @@ async def release(shell: Shell, name: str, attempt: int) -> None:
     if live is not None:
         await _finish_log(shell, live)
         await discard(shell, live)
-        _save_end(shell, live, "stopped")
+        phase = Phase.SERVING if live.ready else live.phase
+        shell.recorder.stop_attempt(name, attempt, phase, live.exit_status)
     shell.post(name, AttemptReleased(shell.now(), attempt))
 
 
@@ -51,7 +52,6 @@ async def collect(shell: Shell, name: str, attempt: int) -> None:
         complete = await _finish_log(shell, live)
         kernel_lines = await _kernel_lines(shell, live)
         evidence = _evidence(shell, live, kernel_lines, complete=complete)
-        _save_end(shell, live, "died")
     diagnosis = await _diagnosed(shell, evidence)
     jitter = shell.ports.clock.jitter_fraction()
     shell.post(name, EvidenceGathered(shell.now(), attempt, evidence, diagnosis, jitter))
@@ -222,11 +222,6 @@ async def _remove_directory(shell: Shell, live: LiveAttempt) -> None:
         shell.recorder.set_condition(
             f"temporary-{live.instance}", f"{live.instance}: {problem}; remove it by hand"
         )
-
-
-def _save_end(shell: Shell, live: LiveAttempt, outcome: str) -> None:
-    phase = Phase.SERVING if live.ready else live.phase
-    shell.recorder.end_attempt(live.instance, live.number, phase.value, outcome, live.exit_status)
 
 
 async def end_leftovers(shell: Shell, adopted: Mapping[str, int]) -> None:

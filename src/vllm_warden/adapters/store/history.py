@@ -79,6 +79,12 @@ class History:
     async def save_incident(self, number: int, document: Document) -> None:
         await self._run(lambda tables: tables.put_numbered("incidents", number, document), None)
 
+    async def save_failure(
+        self, incident: tuple[int, Document], instance: str, attempt: tuple[int, Document]
+    ) -> None:
+        """The incident and the attempt that ended in it, each with its number: both or neither."""
+        await self._run(lambda tables: tables.put_failure(incident, instance, attempt), None)
+
     async def save_attempt(self, instance: str, number: int, document: Document) -> None:
         await self._run(lambda tables: tables.put_attempt(instance, number, document), None)
 

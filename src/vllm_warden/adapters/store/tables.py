@@ -37,9 +37,21 @@ class Tables:
         """
         with self._connection:
             self._put(table, number, document)
-            self._since_trim += 1
-            if self._since_trim >= TRIM_EVERY:
-                self.trim()
+            self._trim_now_and_then()
+
+    def put_failure(
+        self, incident: tuple[int, Document], instance: str, attempt: tuple[int, Document]
+    ) -> None:
+        """Write an incident and the attempt whose end it tells of: both or neither."""
+        with self._connection:
+            self._put("incidents", *incident)
+            self._put_attempt(instance, *attempt)
+            self._trim_now_and_then()
+
+    def _trim_now_and_then(self) -> None:
+        self._since_trim += 1
+        if self._since_trim >= TRIM_EVERY:
+            self.trim()
 
     def trim(self) -> None:
         self._since_trim = 0

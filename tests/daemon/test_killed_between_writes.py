@@ -1,0 +1,93 @@
+"""A daemon that is killed between two writes leaves no end of an attempt without its incident."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.daemon.test_launch import Scene
+from tests.fakes.clock import FakeClock
+from vllm_warden.adapters.store.history import History
+from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.lifecycle.effects import RecordIncident
+from vllm_warden.core.lifecycle.events import EvidenceGathered
+from vllm_warden.daemon.act import perform
+from vllm_warden.daemon.record import Recorder
+from vllm_warden.daemon.release import collect
+
+MANY = 100
+
+
+class Mortal:
+    """The history of a daemon that is killed after so many writes."""
+
+    def __init__(self, history: History, writes: int) -> None:
+        self._history = history
+        self._writes_left = writes
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(self._history, name)
+        if not name.startswith(("save_", "append_")):
+            return method
+
+        async def write(*values: object) -> None:
+            if self._writes_left > 0:
+                self._writes_left -= 1
+                await method(*values)
+
+        return write
+
+
+class State:
+    def write(self, document: dict[str, object]) -> None:
+        """Not looked at here."""
+
+
+async def left_behind(directory: Path, writes: int, *, open_before: bool) -> tuple[bool, bool]:
+    """Whether an attempt that dies under a killed daemon has ended, and has an incident."""
+    path = directory / "history.db"
+    history = History(path)
+    mortal: Any = Mortal(history, writes)
+    scene = Scene(directory)
+    scene.shell.recorder = Recorder(mortal, State(), FakeClock(), 0)
+    scene.spawner.gate.set()
+    await scene.launch()
+    await collect(scene.shell, "tiny", 1)
+    event = next(one for one in scene.posted if isinstance(one, EvidenceGathered))
+    decision, seen = Decision(Remedy.RELAUNCH, "again"), event.evidence
+    died = RecordIncident(1, event.diagnosis, decision, seen, {}, None, continues=open_before)
+    if open_before:
+        scene.shell.recorder.open_incident("tiny", replace(died, attempt=0, continues=False))
+        scene.shell.recorder.recover_incident("tiny", "not written yet when attempt 1 dies")
+    perform(scene.shell, "tiny", died)
+    await scene.shell.recorder.settle()
+    await scene.shell.cancel_tasks()
+    scene.shell.lanes.close()
+    await history.close()
+    next_one = History(path)
+    try:
+        attempts, incidents = await next_one.attempts("tiny", 9), await next_one.incidents(None, 9)
+    finally:
+        await next_one.close()
+    ended = [one for one in attempts if one["ended"] is not None]
+    assert all((one["outcome"], one["exit_status"]) == ("died", -9) for one in ended)
+    told = [one["attempt"] for one in incidents]
+    for incident in incidents:
+        told += [one["attempt"] for one in cast("list[dict[str, object]]", incident["further"])]
+    return bool(ended), 1 in told
+
+
+@pytest.mark.parametrize("open_before", [False, True])
+@pytest.mark.parametrize("writes", [*range(8), MANY])
+def test_an_attempt_has_ended_once_its_incident_is_kept_and_not_before(
+    tmp_path: Path, writes: int, open_before: bool
+) -> None:
+    ended, told = asyncio.run(left_behind(tmp_path, writes, open_before=open_before))
+
+    assert ended == told
+    assert ended or writes < MANY
