@@ -104,6 +104,54 @@ def test_restart_waits_for_a_new_attempt_and_not_for_the_old_ready(start_server,
     assert (code, answer["outcome"], answer["instance"]["attempt"]) == (0, "reached", 5)
 
 
+TRIAL = {"kind": "set", "by": "uid 0"}
+BACK: Document = {
+    "state": "ready",
+    "attempt": 6,
+    "trial": None,
+    "settings": [{"name": "max_num_seqs", "asked": 1024, "in_force": 256, "why": "learned"}],
+    "decision": {"reason": "the given settings did not last (no memory)"},
+}
+
+
+@pytest.mark.parametrize("words", [("--set", "max_num_seqs=512"), ("--retry-capacity",)])
+def test_a_trial_that_did_not_last_is_said_and_exit_1(start_server, warden, words):
+    server = start_server(
+        story(
+            {"state": "ready", "attempt": 4, "degraded": True},
+            ("launched", {"state": "starting", "attempt": 5, "trial": TRIAL}),
+            ("died", {"state": "diagnosing"}),
+            ("launched", {"state": "starting", "attempt": 6, "trial": None}),
+            ("ready", BACK),
+        )
+    )
+    code, out, _ = warden("restart", NAME, *words, "--socket", server.path)
+    assert code == 1
+    assert f"{NAME} is ready, but not with what was to be tried: the given settings did" in out
+    assert f"vllm-warden why {NAME}" in out
+
+
+def test_a_trial_that_did_not_last_has_an_outcome_of_its_own(start_server, warden):
+    server = start_server(story({"state": "held", "degraded": True, "attempt": 4}, ("x", BACK)))
+    code, out, _ = warden("start", NAME, "--retry-capacity", "--json", "--socket", server.path)
+    assert (code, json.loads(out)["outcome"]) == (1, "went-back")
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ({"trial": TRIAL}, ("--set", "max_num_seqs=512")),
+        ({"trial": None}, ("--set", "max_num_seqs=256")),
+        ({"trial": None, "degraded": False}, ("--retry-capacity",)),
+    ],
+)
+def test_a_trial_that_lasts_or_what_came_to_the_same_is_reached(start_server, warden, now, words):
+    before: Document = {"state": "ready", "attempt": 4, "degraded": True}
+    server = start_server(story(before, ("ready", {**BACK, **now})))
+    code, out, _ = warden("restart", NAME, *words, "--socket", server.path)
+    assert code == 0, out
+
+
 @pytest.mark.parametrize(
     ("verb", "state", "says"),
     [("restart", "ready", True), ("start", "held", True), ("start", "ready", False),

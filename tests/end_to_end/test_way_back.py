@@ -77,8 +77,9 @@ def test_capacity_is_retried_given_accepted_and_what_was_learned_is_forgotten(
     assert warden.status("x")["degraded"]
 
     retried = warden.command("restart", "x", "--retry-capacity")
-    assert retried.returncode == 0, retried.stdout + retried.stderr
+    assert retried.returncode == 1, retried.stdout + retried.stderr
     assert "back to the learned settings" in retried.stdout
+    assert "x is ready, but not with what was to be tried: the asked settings" in retried.stdout
     assert in_force(warden) == learned
     assert warden.status("x")["attempt"] == 4
     tried = warden.client.get("/v1/instances/x")["attempts"]

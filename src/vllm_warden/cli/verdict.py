@@ -142,6 +142,7 @@ def _next(diagnosis: Diagnosis, decision: Decision | None) -> list[str]:
         words = [
             word
             for change in decision.changes
+            if change.after is not None
             for word in option_words(change.setting, change.after, frozenset())
         ]
         steps.append(f"start it again with: {printable(words)}")

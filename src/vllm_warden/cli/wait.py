@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
 from vllm_warden.api.client import Client, DaemonUnreachable, Json
+from vllm_warden.cli.options import objects
 
 STUCK = frozenset({"held", "failed"})
 SETTLE_SECONDS = 3.0
@@ -22,15 +23,21 @@ SAME_MOMENT_SECONDS = 0.5
 UNREACHABLE_SECONDS = 10.0
 """How long a daemon may be away (a restart, an upgrade) before waiting for it ends."""
 
-Outcome = Literal["reached", "failed", "late"]
+Outcome = Literal["reached", "went-back", "failed", "late"]
+"""``went-back``: the state is reached, with other settings than those that were to be tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The state to reach; ``fresh`` asks for a newer attempt than the one before (restart)."""
+    """The state to reach; ``fresh`` asks for a newer attempt than the one before (restart).
+
+    ``tried`` are the settings of a launch that is tried once, empty for the asked ones, None where
+    nothing is tried.
+    """
 
     state: str
     fresh: bool = False
+    tried: Mapping[str, object] | None = None
 
 
 def wait_for(
@@ -66,10 +73,20 @@ def judge(before: Json, now: Json, goal: Goal, waited_seconds: float) -> Outcome
     moved = newer or state != before["state"] or not _same_moment(now["since"], before["since"])
     settled = moved or waited_seconds >= SETTLE_SECONDS
     if state == goal.state and (newer or not goal.fresh):
-        return "reached"
+        return "reached" if goal.tried is None or _is_tried(now, goal.tried) else "went-back"
     if goal.state == "ready" and settled and (state in STUCK or _stopped_by_someone(now)):
         return "failed"
     return None
+
+
+def _is_tried(now: Json, tried: Mapping[str, object]) -> bool:
+    """What runs is the trial itself, or with other settings nobody could tell it from it."""
+    if now.get("trial"):
+        return True
+    if not tried:
+        return not now.get("degraded")
+    in_force = {each["name"]: each["in_force"] for each in objects(now, "settings")}
+    return all(name in in_force and in_force[name] == value for name, value in tried.items())
 
 
 def _same_moment(one: object, other: object) -> bool:

@@ -143,6 +143,47 @@ def test_given_settings_are_for_one_launch_and_teach_nothing() -> None:
     assert room.instance.envelope.proven == {"max_num_seqs": 256}
 
 
+def test_a_way_back_names_what_goes_and_says_nothing_twice() -> None:
+    room = MachineRoom(SPEC)
+    room.start()
+    room.ready()
+    restart(room, Trial(TrialKind.GIVEN, "uid 0", {"block_size": 32}))
+    told = len(room.texts)
+    room.die(-9)
+    of_the_failure = room.texts[told:]
+
+    (change,) = room.incidents[-1].decision.changes
+    assert (change.setting, change.before, change.after) == ("block_size", 32, None)
+    assert any(text.startswith("relaunch with block_size 32 -> default: ") for text in room.texts)
+    assert len(of_the_failure) == len(set(of_the_failure))
+    assert not any("with :" in text for text in of_the_failure)
+    room.open_gate()
+    assert "block_size" not in room.launches[-1].settings
+
+
+def test_of_one_failure_no_line_is_said_twice() -> None:
+    room = MachineRoom(SPEC)
+    room.start()
+    told = len(room.texts)
+    room.die(1, *PROFILE_SAMPLER_OOM)
+    of_the_failure = room.texts[told:]
+
+    assert "settings-changed" in room.announced
+    assert len(of_the_failure) == len(set(of_the_failure))
+
+
+def test_a_way_back_to_the_same_settings_is_an_unchanged_relaunch() -> None:
+    room = MachineRoom(SPEC)
+    room.start()
+    room.ready()
+    restart(room, Trial(TrialKind.GIVEN, "uid 0", {"max_num_seqs": 1024}))
+    told = len(room.texts)
+    room.die(-9)
+
+    assert room.incidents[-1].decision.remedy is Remedy.RELAUNCH
+    assert any(text.startswith("relaunch unchanged: ") for text in room.texts[told:])
+
+
 def test_a_stop_ends_a_retry_that_was_asked_for() -> None:
     room = degraded()
     room.tell(ev.RestartRequested(room.now, "uid 0", trial=AGAIN))

@@ -87,7 +87,7 @@ def start(
         name,
         "start",
         as_json=as_json,
-        goal=None if no_wait else Goal("ready"),
+        goal=None if no_wait else Goal("ready", tried={} if retry_capacity else None),
         options={"retry_capacity": True} if retry_capacity else {},
         timeout_seconds=timeout,
     )
@@ -157,20 +157,22 @@ def restart(
     """Stop an instance, start it with the current configuration, wait until it is ready.
 
     A hold ends with it. Options of --set hold for one launch: the next one, after a crash too,
-    is with the learned settings again. Should the launch not last, that comes at once, and the
-    restart budget is not used for it; the same goes for --retry-capacity.
+    is with the learned settings again. Should the launch not last, that comes at once, the restart
+    budget is not used for it, and this command says so and exits 1; the same goes for
+    --retry-capacity.
     """
     options: Json = {"now": True} if now else {}
     if retry_capacity:
         options["retry_capacity"] = True
+    tried: Json | None = {} if retry_capacity else None
     if given:
-        options["set"] = given_settings(given, "--set")
+        options["set"] = tried = {**given_settings(given, "--set")}
     _change(
         client_of(socket),
         name,
         "restart",
         as_json=as_json,
-        goal=None if no_wait else Goal("ready", fresh=True),
+        goal=None if no_wait else Goal("ready", fresh=True, tried=tried),
         options=options,
         timeout_seconds=timeout,
     )
@@ -259,7 +261,16 @@ def _verdict(name: str, outcome: str, now: Json) -> str:
     reason = f": {harmless(str(now['reason']))}" if now.get("reason") else ""
     if outcome == "reached":
         return f"{name} is {now['state']}" + (" (degraded)" if now.get("degraded") else "")
+    details = f"\nvllm-warden why {name} has the details"
+    if outcome == "went-back":
+        return f"{name} is {now['state']}, but not with what was to be tried{_why(now)}{details}"
     if outcome == "late":
         return f"{name} is still {now['state']}{reason}; it goes on without this command"
     verb = "has" if now["state"] == "failed" else "is"
-    return f"{name} {verb} {now['state']}{reason}\nvllm-warden why {name} has the details"
+    return f"{name} {verb} {now['state']}{reason}{details}"
+
+
+def _why(now: Json) -> str:
+    decision = now.get("decision")
+    reason = decision.get("reason") if isinstance(decision, dict) else None
+    return f": {harmless(str(reason))}" if reason else ""

@@ -26,11 +26,14 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting that the next attempt runs with; ``before`` None means the engine's default."""
+    """One setting that the next attempt runs with; None means the engine's default.
+
+    ``after`` is None only on the way back from settings that were given for one launch.
+    """
 
     setting: str
     before: SettingValue | None
-    after: SettingValue
+    after: SettingValue | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,19 @@ operator's mode -> incomplete evidence -> price -> restart budgets.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from vllm_warden.core.decide.bounded import within_bounds
 from vllm_warden.core.decide.case import Case
-from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.decide.decision import Change, Decision, Remedy
 from vllm_warden.core.decide.ledger import judge_budget
 from vllm_warden.core.decide.plausible import plausible
 from vllm_warden.core.decide.price import price_of
 from vllm_warden.core.decide.proposal import Proposal
 from vllm_warden.core.decide.remedies import REMEDIES
 from vllm_warden.core.decide.ways import with_ways_out
-from vllm_warden.core.model import Confidence, Mode
+from vllm_warden.core.model import Confidence, Mode, SettingValue
 
 _VERBS = {Remedy.GIVE_UP: "give up", Remedy.HOLD: "hold"}
 STARTS_AGAIN = frozenset({Remedy.RELAUNCH, Remedy.RELAUNCH_WITH, Remedy.WAIT})
@@ -148,9 +149,14 @@ def would(proposal: Proposal) -> str:
     """What a proposal does, as a clause: ``relaunch with max_num_seqs 1024 -> 256``."""
     if proposal.remedy is not Remedy.RELAUNCH_WITH:
         return "relaunch unchanged"
-    changes = ", ".join(
-        f"{change.setting} {change.before if change.before is not None else 'default'}"
-        f" -> {change.after}"
-        for change in proposal.changes
-    )
-    return f"relaunch with {changes}"
+    return f"relaunch with {changes_in_words(proposal.changes)}"
+
+
+def changes_in_words(changes: Iterable[Change]) -> str:
+    """``max_num_seqs 1024 -> 256, block_size 32 -> default``."""
+    shown = ((one.setting, *map(_or_default, (one.before, one.after))) for one in changes)
+    return ", ".join(f"{setting} {before} -> {after}" for setting, before, after in shown)
+
+
+def _or_default(value: SettingValue | None) -> SettingValue:
+    return "default" if value is None else value

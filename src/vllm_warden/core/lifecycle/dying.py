@@ -16,7 +16,7 @@ from vllm_warden.core.decide.observation import (
     OBSERVATIONS_MAX,
     Observation,
 )
-from vllm_warden.core.decide.policy import decide
+from vllm_warden.core.decide.policy import changes_in_words, decide
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.lifecycle.effects import (
     Announce,
@@ -204,7 +204,7 @@ def _gone_back(
         {**instance.asked, **back.changes},
         continues=_continues(instance, entry),
     )
-    told = Announce("trial-failed", decision.reason, dict(back.changes))
+    told = Announce("trial-failed", back.told, dict(back.changes))
     return going_on, (record, *_announcements(diagnosis, decision), told, *effects)
 
 
@@ -304,8 +304,7 @@ def _after(
     if attempt.forgotten and not decision.changes:
         return decision, with_lesson(instance).changes
     changes = dict(attempt.changes)
-    for change in decision.changes:
-        changes[change.setting] = change.after
+    changes |= {one.setting: one.after for one in decision.changes if one.after is not None}
     asked = instance.asked
     return decision, {name: value for name, value in changes.items() if asked.get(name) != value}
 
@@ -355,17 +354,13 @@ def _announcements(diagnosis: Diagnosis, decision: Decision) -> tuple[Announce, 
     if not decision.changes:
         return diagnosed, decided
     names = {change.setting: change.after for change in decision.changes}
-    return diagnosed, decided, Announce("settings-changed", _sentence(decision), names)
+    told = f"the next attempt runs with {changes_in_words(decision.changes)}"
+    return diagnosed, decided, Announce("settings-changed", told, names)
 
 
 def _sentence(decision: Decision) -> str:
     if decision.remedy is Remedy.RELAUNCH_WITH:
-        changes = ", ".join(
-            f"{change.setting} {'default' if change.before is None else change.before}"
-            f" -> {change.after}"
-            for change in decision.changes
-        )
-        return f"relaunch with {changes}: {decision.reason}"
+        return f"relaunch with {changes_in_words(decision.changes)}: {decision.reason}"
     words = {
         Remedy.RELAUNCH: "relaunch unchanged",
         Remedy.WAIT: "relaunch when it is free",

@@ -21,8 +21,9 @@ SETTINGS_AT_FAULT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """The settings to go back to, and what is known after the trial."""
+    """The settings to go back to, and what is known after the trial; ``told`` is it in short."""
 
+    told: str
     decision: Decision
     changes: Mapping[str, SettingValue]
     envelope: Envelope
@@ -54,7 +55,9 @@ def way_back(
     what = diagnosis.summary or str(diagnosis.failure)
     reason = f"{tried}, tried once for {trial.by}, did not last ({what}): back to {back}"
     moves = _moves(instance, attempt, changes)
-    return WayBack(Decision(Remedy.RELAUNCH_WITH, reason, moves), changes, envelope)
+    remedy = Remedy.RELAUNCH_WITH if moves else Remedy.RELAUNCH
+    told = f"the trial did not last: back to {back}"
+    return WayBack(told, Decision(remedy, reason, moves), changes, envelope)
 
 
 def to_last_proven(
@@ -75,9 +78,11 @@ def to_last_proven(
     which = "proven" if proven is not None and dict(proven) == dict(changes) else "learned"
     if not changes and which == "learned":
         which = "asked"
+    moves = _moves(instance, attempt, changes)
+    if not moves:
+        return decision, changes
     remedy = Remedy.RELAUNCH_WITH if decision.remedy is Remedy.RELAUNCH else decision.remedy
     reason = f"{decision.reason}; back to the {which} settings, as it ran with others"
-    moves = _moves(instance, attempt, changes)
     return replace(decision, remedy=remedy, reason=reason, changes=moves), changes
 
 
@@ -86,9 +91,8 @@ def _moves(
 ) -> tuple[Change, ...]:
     """From the attempt's settings to the asked ones with these changes."""
     after = {**instance.asked, **changes}
-    names = [name for name in (*attempt.settings, *changes) if name in after]
     return tuple(
-        Change(name, attempt.settings.get(name), after[name])
-        for name in dict.fromkeys(names)
-        if attempt.settings.get(name) != after[name]
+        Change(name, attempt.settings.get(name), after.get(name))
+        for name in dict.fromkeys((*attempt.settings, *changes))
+        if attempt.settings.get(name) != after.get(name)
     )
