@@ -18,7 +18,7 @@ LINE = ("/m", "--max-model-len", "8k")
         (("--allow", "max_model_len"), "it is KNOB=MIN"),
         (("--allow", "max_model_len=-4"), "it is KNOB=MIN"),
         (("--allow", "gpu_memory_utilization=85"), "allowed: 0.01 to 1"),
-        (("--allow", "max_num_seqs=0"), "allowed: at least 1"),
+        (("--allow", "max_num_seqs=0"), "allowed: 1 to 281474976710656"),
         (("--allow", "max_model_len=8001"), "above the asked 8000"),
         (("--gpus", "0,one"), "one is no NVML index"),
         (("--gpus", "0,0"), "0 is named twice"),

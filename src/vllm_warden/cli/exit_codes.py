@@ -10,13 +10,15 @@ class ExitCode(IntEnum):
     NO = 1
     """The answer is no: the instance did not become ready, no failure was found."""
     USAGE = 2
-    """Wrong arguments or configuration, an unknown name included."""
+    """Wrong arguments or configuration, an unknown name and an output that is full included."""
     UNREACHABLE = 3
     REFUSED = 4
     BUG = 70
     """EX_SOFTWARE of sysexits(3)."""
     INTERRUPTED = 130
     """Ctrl-C ended the waiting, 128 + SIGINT as shells count; nothing was undone."""
+    PIPE_CLOSED = 141
+    """Whoever read the output has gone, 128 + SIGPIPE as shells count; nothing is complained."""
 
 
 def of_http_status(status: int) -> ExitCode:

@@ -13,6 +13,7 @@ from vllm_warden import __version__
 from vllm_warden.api.client import ApiError, DaemonUnreachable
 from vllm_warden.cli.exit_codes import ExitCode, of_http_status
 from vllm_warden.cli.options import SOCKET_ENVIRONMENT, Globals
+from vllm_warden.cli.output import OutputFailed, own_output
 from vllm_warden.cli.render import harmless
 from vllm_warden.cli.wording import hint_in_words
 
@@ -95,9 +96,22 @@ def application(context: click.Context, socket: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     try:
+        with own_output():
+            return _run(arguments)
+    except OutputFailed as failed:
+        if failed.code is not ExitCode.PIPE_CLOSED:
+            with own_output():
+                _complain(str(failed), "", failed.code)
+        return failed.code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
         application.main(arguments and list(arguments), prog_name="vllm-warden")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except OutputFailed:
+        raise
     except DaemonUnreachable as error:
         return _complain(str(error), "", ExitCode.UNREACHABLE)
     except ApiError as error:

@@ -25,10 +25,12 @@ runs. Colour is used on terminals only, and not where `NO_COLOR` is set.
 |---|---|
 | 0 | it is done, or here is the answer |
 | 1 | the answer is no: it did not become ready, there is no failure in that log |
-| 2 | wrong arguments or configuration, an unknown instance included |
+| 2 | wrong arguments or configuration, an unknown instance included; or the output cannot be \
+written |
 | 3 | the daemon cannot be reached |
 | 4 | the daemon refused: not allowed, or not now |
 | 130 | Ctrl-C ended the waiting; what was asked for goes on |
+| 141 | whoever read the output has gone, as with `head` |
 | 70 | a bug; run it again with `WARDEN_DEBUG=1` and report the traceback |
 
 Commands that change something wait until the state is reached and show what happens meanwhile.

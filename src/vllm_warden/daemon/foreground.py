@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import pwd
 import sys
@@ -62,7 +63,7 @@ def serve(line: DropIn, options: ForegroundOptions, environment: Mapping[str, st
     )
 
     def prepared(shell: Shell) -> None:
-        _copy_output(shell)
+        copy_output(shell)
         shell.post(spec.name, StartRequested(shell.now(), "serve"))
         for command in ("why", "status"):
             _say(f"ask it: vllm-warden --socket {options.socket} {command} {spec.name}")
@@ -191,15 +192,22 @@ def _gpus(
     return tuple(range(count))
 
 
-def _copy_output(shell: Shell) -> None:
-    """The engine's lines go to our own output too, as they did before we stood in front."""
+def copy_output(shell: Shell) -> None:
+    """The engine's lines go to our own output too, as they did before we stood in front.
+
+    Until it takes no more: neither a reader that has gone nor a full disk may harm the engine.
+    """
 
     def copy(_instance: str, _attempt: int, records: Sequence[LogRecord]) -> None:
         try:
             sys.stdout.write("".join(f"{record.text}\n" for record in records))
             sys.stdout.flush()
-        except (BrokenPipeError, BlockingIOError):
+        except OSError as error:
             shell.line_listeners.discard(copy)
+            # what is left in the buffer would fail again at the end, and change the exit code
+            sys.stdout = io.StringIO()
+            if not isinstance(error, BrokenPipeError):
+                _say(f"cannot copy the engine's output: {error.strerror}; logs shows it")
 
     shell.line_listeners.add(copy)
 

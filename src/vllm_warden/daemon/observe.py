@@ -59,8 +59,13 @@ def _take(shell: Shell, live: LiveAttempt, records: Sequence[LogRecord]) -> None
         live.progress_seconds = now
     for phase in live.take_records(records):
         shell.post(live.instance, PhaseEntered(now, live.number, phase))
-    for listener in shell.line_listeners:
-        listener(live.instance, live.number, records)
+    tell_listeners(shell, live.instance, live.number, records)
+
+
+def tell_listeners(shell: Shell, name: str, number: int, records: Sequence[LogRecord]) -> None:
+    """Each of them may leave meanwhile."""
+    for listener in tuple(shell.line_listeners):
+        listener(name, number, records)
 
 
 async def observe(shell: Shell, live: LiveAttempt) -> None:

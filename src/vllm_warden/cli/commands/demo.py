@@ -48,6 +48,8 @@ def demo(*, mode: str, plain: bool, keep: bool, picture: Path | None, speed: flo
     first attempt died in the sampler, one relaunch with changed settings followed, and it
     answered.
     """
+    if picture is not None and (picture.is_dir() or not picture.parent.is_dir()):
+        raise click.UsageError(f"cannot write {picture}: no file can be made there")
     from vllm_warden.cli.demo.run import demo as run_demo  # noqa: PLC0415 - imports rich
 
     sys.exit(run_demo(mode, plain=plain, keep=keep, speed=speed, picture=picture))

@@ -148,8 +148,6 @@ class _Answers:
                 print()
             try:
                 found |= self._one(source)
-            except BrokenPipeError:
-                raise  # whoever reads our answers has gone
             except OSError as error:
                 unreadable = True
                 _complain(source.name, error)

@@ -13,6 +13,7 @@ import click
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.find_socket import state_home
 from vllm_warden.cli.options import examples
+from vllm_warden.cli.output import ordinary_output
 from vllm_warden.core.model import Mode
 from vllm_warden.core.plan.drop_in import (
     DropIn,
@@ -96,7 +97,8 @@ def serve(
         stay=stay,
         termination_log=termination_log or (TERMINATION_LOG if TERMINATION_LOG.exists() else None),
     )
-    sys.exit(foreground.serve(parsed, options, os.environ))
+    with ordinary_output():  # it outlives a reader that has gone, and so does the engine
+        sys.exit(foreground.serve(parsed, options, os.environ))
 
 
 def _become(question: tuple[str, ...]) -> None:

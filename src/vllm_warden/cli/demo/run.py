@@ -144,10 +144,14 @@ def demo(mode: str, *, plain: bool, keep: bool, speed: float, picture: Path | No
         stage.clear(keep=keep)
     missing = shortcomings(watch.state)
     print("\n".join(["", *summary(watch.state, missing), *for_real()]))
-    if picture is not None:
-        save_picture(watch.state, picture)
     if keep:
         print(f"The files are in {stage.directory}.")
+    if picture is not None:
+        try:
+            save_picture(watch.state, picture)
+        except OSError as error:
+            print(f"vllm-warden: cannot write {picture}: {error.strerror}", file=sys.stderr)
+            return 2
     return 1 if missing else 0
 
 
