@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.installed_engine import install
+from vllm_warden.cli.doctor.check import Check, State
 from vllm_warden.cli.doctor.leftovers import check_leftovers
 from vllm_warden.cli.main import main
 from vllm_warden.core.diagnose.catalogue.seen_in import RELEASES, SEEN
@@ -104,6 +106,22 @@ def test_what_dead_engines_left_is_listed_and_nothing_of_it_removed(tmp_path) ->
     assert len(list(shared.iterdir())) == 4
     (engine / "cgroup").write_text("0::/w.service/instance-a/attempt-1-0badcafe\n")
     assert "its daemon ends it" in check_leftovers(proc, shared).details[0]
+
+
+def test_a_long_list_is_cut_for_people_and_whole_in_json(capsys, monkeypatch) -> None:
+    details = tuple(f"thing {number}" for number in range(80))
+    many = Check("leftovers", State.WARN, "engines left 80 things", details, "look at them")
+    monkeypatch.setattr("vllm_warden.cli.doctor.leftovers.check_leftovers", lambda: many)
+    monkeypatch.setattr("vllm_warden.cli.doctor.catalogue.check_catalogue", lambda _: many)
+    code, out = _doctor(capsys)
+    assert code == 0
+    assert out.count("thing ") == 2 * 10
+    assert out.count("and 70 more; vllm-warden doctor --json lists all") == 2
+    _, out = _doctor(capsys, "--json")
+    assert [len(check["details"]) for check in json.loads(out)["checks"]] == [80, 80]
+    few = replace(many, details=details[:11])
+    monkeypatch.setattr("vllm_warden.cli.doctor.leftovers.check_leftovers", lambda: few)
+    assert "more" not in _doctor(capsys)[1].partition("look at them")[2]
 
 
 def test_a_host_without_leftovers_is_fine(tmp_path) -> None:

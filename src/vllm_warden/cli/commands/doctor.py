@@ -18,6 +18,8 @@ from vllm_warden.config.errors import ConfigurationInvalid
 from vllm_warden.config.load import DEFAULT_PATH, load
 from vllm_warden.config.translate import translate
 
+DETAILS_SHOWN = 10
+"""Of one check, for people; they are as many as a host has shared memory files."""
 _COLOURS = {State.OK: "green", State.WARN: "yellow", State.FAIL: "red"}
 
 
@@ -95,8 +97,13 @@ def _lines(checks: Sequence[Check]) -> list[str]:
 def _check_lines(check: Check, style: Style) -> list[str]:
     state = style.paint(f"{check.state:<4}", _COLOURS[check.state])
     lines = wrapped(harmless(check.summary), style, "      ", f"{state}  ")
-    for detail in check.details:
+    # one line that says "and 1 more" would take the place of that one
+    cut = len(check.details) > DETAILS_SHOWN + 1
+    for detail in check.details[:DETAILS_SHOWN] if cut else check.details:
         lines += wrapped(harmless(detail), style, "          ", "        ")
+    if cut:
+        more = f"and {len(check.details) - DETAILS_SHOWN} more; vllm-warden doctor --json lists all"
+        lines += wrapped(more, style, "        ")
     if check.hint:
         lines += wrapped(check.hint, style, "      ")
     return lines
