@@ -21,7 +21,7 @@ from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.machine import step
 from vllm_warden.core.lifecycle.states import Instance, State
-from vllm_warden.core.model import ProcessIdentity
+from vllm_warden.core.model import ProcessIdentity, RemainingProcess
 from vllm_warden.core.plan.gate import GateReport
 from vllm_warden.core.plan.spec import AdaptSpec, Bounds, EngineFacts, InstanceSpec
 
@@ -156,7 +156,7 @@ def _report(shell: Shell) -> GateReport:
     scenario, world = shell.scenario, shell.world
     return GateReport(
         gpus=readings_of(scenario, world),
-        own_remains=(REMAINS_PID,) if world.kind == "remains" else (),
+        own_remains=(RemainingProcess(REMAINS_PID),) if world.kind == "remains" else (),
         engine=EngineFacts(version=scenario.truth.era.version, is_cpu=False),
         model=model_facts(scenario),
     )

@@ -11,9 +11,9 @@ from vllm_warden.adapters.cgroup.attempt import CgroupAttempt
 from vllm_warden.adapters.cgroup.groups import CgroupGroups, open_groups
 from vllm_warden.adapters.cgroup.memory import memory_limit_bytes, oom_kills
 from vllm_warden.adapters.cgroup.mount import find_cgroup2, own_cgroup2
-from vllm_warden.adapters.cgroup.naming import launch_prefix
 from vllm_warden.adapters.cgroup.place import find_place, root_name
 from vllm_warden.adapters.cgroup.process_group import ProcessGroups
+from vllm_warden.core.launch_id import is_launch_id, launch_prefix
 
 HYBRID = """\
 31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
@@ -193,10 +193,75 @@ def test_groups_below_each_other_may_be_deeper_than_python_recurses(tmp_path):
     assert not (tmp_path / "attempt").exists()
 
 
-def test_names_of_launch_ids_that_are_not_hexadecimal_are_hashed():
-    assert launch_prefix("aabbccdd-1") == "aabbccdd"
-    assert len(launch_prefix("Zürich")) == 8
-    assert launch_prefix("Zürich") != launch_prefix("Zug")
+def test_a_launch_id_is_hexadecimal_and_names_have_its_first_digits():
+    assert launch_prefix("aabbccdd00112233") == "aabbccdd"
+    assert is_launch_id("aabbccdd")
+    assert not any(map(is_launch_id, ("", "aabbccd", "Zürich42", "../../etc", "AABBCCDD")))
+
+
+def sleeper_in(directory: Path) -> subprocess.Popen[bytes]:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "cgroup.procs").open("w") as members:
+        return subprocess.Popen(["sh", "-c", "echo $$ >&0; exec sleep 600"], stdin=members)
+
+
+@pytest.mark.parametrize(
+    "name", ["attempt-x", "attempt-1", "attempt-1-AABBCCDD", "attempt-" + "9" * 5000 + "-0badcafe"]
+)
+def test_a_group_of_an_instance_that_bears_no_attempts_name_is_a_leftover(tmp_path, name):
+    groups = open_groups(tmp_path)
+    if groups.kind != "cgroup":
+        return
+    if len(name) > 255:
+        name = name[:200] + "-0badcafe"
+    process = sleeper_in(groups.root / "instance-one" / name)
+    try:
+        wait_until(lambda: bool(groups.leftovers()))
+        [found] = groups.leftovers()
+        assert (found.instance, found.attempt, found.launch_prefix) == ("one", 0, "")
+        assert found.pids() == (process.pid,)
+        assert list(groups.strange()) == []
+        found.kill()
+        assert process.wait(10) == -9
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not groups.leftovers())
+    groups.remove_empty()
+    assert not groups.root.exists()
+
+
+@pytest.mark.parametrize("name", ["instance-UPPER/attempt-1-0badcafe", "else", "instance-one"])
+def test_a_group_in_our_tree_that_is_of_no_instance_is_named_and_left_alone(tmp_path, name):
+    groups = open_groups(tmp_path)
+    if groups.kind != "cgroup":
+        return
+    process = sleeper_in(groups.root / name)
+    try:
+        wait_until(lambda: bool(groups.strange()))
+        assert list(groups.leftovers()) == []
+        groups.remove_empty()
+        (told,) = groups.strange()
+        assert str(groups.root / name.partition("/")[0]) in told
+        assert str(process.pid) in told
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not groups.strange())
+    for directory in (groups.root / name, (groups.root / name).parent, groups.root):
+        if directory.is_dir() and directory != groups.root.parent:
+            directory.rmdir()
+
+
+def test_without_cgroups_a_nameless_entry_is_named_and_nothing_is_ended(tmp_path):
+    groups = ProcessGroups(tmp_path / "groups")
+    assert list(groups.strange()) == []
+    groups.create("one", 1, "aabbccdd")
+    assert list(groups.strange()) == []
+    (groups.root / "instance-one" / "attempt-x").mkdir()
+    (groups.root / "else").mkdir()
+    assert list(groups.leftovers()) == []
+    assert [Path(told.partition(":")[0]).name for told in groups.strange()] == ["attempt-x", "else"]
 
 
 def test_counters_and_limits_are_read_in_both_versions(tmp_path):

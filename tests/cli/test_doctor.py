@@ -108,6 +108,32 @@ def test_what_dead_engines_left_is_listed_and_nothing_of_it_removed(tmp_path) ->
     assert "its daemon ends it" in check_leftovers(proc, shared).details[0]
 
 
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("/x.slice/vllm-warden-0badcafe/else", True),
+        ("/vllm-warden-0badcafe/else", True),
+        ("/x.slice/vllm-warden-0badcafe/instance-a", True),
+        ("/x.slice/vllm-warden-0badcafe/instance-a/attempt-x", True),
+        ("/system.slice/vllm-wardend.service/instance-A/attempt-1-0badcafe", True),
+        ("/x.slice/vllm-warden-0badcafe/instance-a/attempt-1-0badcafe/below", False),
+        ("/system.slice/vllm-wardend.service/supervisor", False),
+        ("/system.slice/vllm-wardend.service/.control", False),
+        ("/system.slice/other.service/else", False),
+        ("/vllm-warden-notes/else", False),
+    ],
+)
+def test_a_process_in_a_wardens_tree_that_is_of_no_attempt_is_named(tmp_path, place, told) -> None:
+    (tmp_path / "shm").mkdir()
+    for pid in ("4711", "4712"):
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "cgroup").write_text(f"0::{place}\n")
+    details = check_leftovers(tmp_path / "proc", tmp_path / "shm").details
+    assert len(details) == int(told)
+    if told:
+        assert f"{place} holds process 4711, 4712" in details[0]
+
+
 def test_a_long_list_is_cut_for_people_and_whole_in_json(capsys, monkeypatch) -> None:
     details = tuple(f"thing {number}" for number in range(80))
     many = Check("leftovers", State.WARN, "engines left 80 things", details, "look at them")

@@ -95,6 +95,42 @@ def test_only_the_process_that_listens_listens(side):
     assert not side.watch.listens([side.core], port)
 
 
+def test_what_remains_is_named_and_what_is_gone_is_not(side):
+    (remaining,) = side.watch.remaining([side.core, 2**22 + 5])
+    assert (remaining.pid, remaining.waits_in) == (side.core, None)
+    assert remaining.name
+
+
+IN_THE_KERNEL = """
+import ctypes
+libc = ctypes.CDLL(None)
+if libc.vfork() == 0:  # until the child is gone its parent waits in the kernel
+    libc.sleep(600)
+    libc._exit(0)
+"""
+
+
+def test_a_process_that_waits_in_the_kernel_is_told_from_one_that_runs():
+    with subprocess.Popen([sys.executable, "-c", IN_THE_KERNEL]) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while not (children := _children(process.pid)) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            (remaining,) = ProcessTree().remaining([process.pid])
+            assert remaining.waits_in is not None
+            assert "clone" in remaining.waits_in or not remaining.waits_in
+            (child,) = children
+            (sleeper,) = ProcessTree().remaining([child])
+            assert sleeper.waits_in is None
+        finally:
+            for pid in (*_children(process.pid), process.pid):
+                os.kill(pid, 9)
+
+
+def _children(pid):
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def test_unknown_limits_are_none(side):
     assert side.watch.limits(2**22 + 5).address_space_bytes is None
     assert side.watch.address_space_bytes([2**22 + 5]) is None

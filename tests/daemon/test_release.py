@@ -7,9 +7,16 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from tests.fakes.clock import FakeClock
 from tests.fakes.groups import FakeAttemptGroup
 from tests.fakes.log_backend import FakeStream
-from vllm_warden.daemon.release import _finish_log, discard
+from tests.fakes.process_watch import FakeProcessWatch
+from vllm_warden.core.plan.spec import LaunchPlan
+from vllm_warden.daemon import release
+from vllm_warden.daemon.live_attempt import LiveAttempt
+from vllm_warden.daemon.release import _ended, _finish_log, discard
 from vllm_warden.daemon.shell import Lanes
 
 
@@ -65,3 +72,46 @@ def test_a_directory_that_stays_is_a_condition_and_no_exception(tmp_path: Any) -
     asyncio.run(discard(shell, live))
 
     assert "remove it by hand" in (conditions["temporary-x"] or "")
+
+
+async def _removal(group: FakeAttemptGroup) -> None:
+    while not group.removed:
+        await asyncio.sleep(0.001)
+
+
+def test_what_no_signal_ends_holds_up_no_incident_and_is_named_until_it_has_ended(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = FakeAttemptGroup("x", 1, "00112233")
+    group.members, group.unkillable = {11, 12}, {12}
+    shell, _, conditions = made(tmp_path, group)
+    watch = FakeProcessWatch()
+    watch.titles, watch.stuck = {12: "VLLM::Worker"}, {12: "nv_wait"}
+    clock = FakeClock()
+    nothing: Any = None
+    plan = LaunchPlan("x", 1, "0011223344556677", ("vllm",), {}, {"TMPDIR": "/t"})
+    live = LiveAttempt("x", 1, nothing, plan, group, FakeStream(), 0.0, 0.0, 0)
+    shell.live["x"], shell.launching = live, {}
+    shell.ports = SimpleNamespace(watch=watch)
+
+    def now() -> float:
+        clock.advance(0.5)
+        return clock.now_seconds()
+
+    monkeypatch.setattr(release, "EMPTY_POLL_LATER_SECONDS", 0.001)
+    monkeypatch.setattr(release, "REMAINS_LOOK_SECONDS", 0.001)
+    shell.now = now
+
+    async def scenario() -> None:
+        assert await asyncio.wait_for(_ended(shell, "x", 1), 10) is live
+        assert clock.now_seconds() - 1000 >= 15
+        await discard(shell, live)
+        assert group.removed is False
+        text = conditions["remains-x-1"] or ""
+        assert "x: killed, but still there: 12 (VLLM::Worker, waits in the kernel nv_wait)" in text
+        assert "11" not in text
+        group.members.clear()
+        await asyncio.wait_for(_removal(group), 10)
+        assert conditions["remains-x-1"] is None
+
+    asyncio.run(scenario())

@@ -15,6 +15,7 @@ import pytest
 
 from tests.end_to_end.conftest import cgroup_of
 from tests.wardens import Warden, complete, free_port, living
+from vllm_warden.adapters.cgroup.mount import find_cgroup2
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +60,47 @@ def test_a_serving_engine_is_taken_over_by_the_next_daemon(
     assert "Application startup complete" in warden.command("logs", "x").stdout
     assert warden.stop() == 0
     assert living(before) == []
+
+
+def sleeper_in(directory: Path) -> subprocess.Popen[bytes]:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "cgroup.procs").open("w") as members:
+        return subprocess.Popen(["sh", "-c", "echo $$ >&0; exec sleep 600"], stdin=members)
+
+
+def test_what_else_lies_in_the_tree_is_ended_where_it_is_ours_and_named_where_it_is_not(
+    warden: Warden, model: Path, instance: Callable[..., str]
+) -> None:
+    before = serving(warden, instance("x", model))
+    mount = find_cgroup2()
+    assert mount is not None, "this machine cannot show it: no cgroup2"
+    of_instance = Path(f"{mount.point}{cgroup_of(before[0])}").parent
+    kill(warden)
+    ours = [sleeper_in(of_instance / name) for name in ("attempt-1-00000000", "other")]
+    strange = sleeper_in(of_instance.parent / "else")
+    try:
+        warden.start()
+        status = warden.until_state("x", "ready", seconds=20)
+
+        assert pids_of(warden) == before
+        assert status["attempt"] == 1
+        assert [one.wait(20) for one in ours] == [-9, -9]
+        told = [one["text"] for one in warden.events("x") if one["event"] == "leftovers-ended"]
+        assert any("1 process of attempt 1" in text for text in told)
+        assert any("no attempt by its name" in text for text in told)
+        assert strange.poll() is None
+        (condition,) = warden.client.get("/v1/status")["daemon"]["conditions"]  # type: ignore[index]
+        assert f"{of_instance.parent}/else: process {strange.pid}" in condition
+        details = [
+            line
+            for check in json.loads(warden.command("doctor", "--json").stdout)["checks"]
+            for line in check["details"]
+        ]
+        assert any(f"/else holds process {strange.pid}" in line for line in details)
+    finally:
+        strange.kill()
+        strange.wait()
+    (of_instance.parent / "else").rmdir()
 
 
 def test_how_long_it_has_been_ready_outlives_any_number_of_daemons(

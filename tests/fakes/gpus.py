@@ -20,6 +20,8 @@ class FakeGpus:
         self.errors: dict[int, str] = {}
         self.used: list[dict[int, int]] = [{} for _ in range(count)]
         """Per GPU: pid -> bytes."""
+        self.ownerless = 0
+        """Bytes of the first GPU that no process holds."""
         self.reads = 0
 
     def memory(self) -> Sequence[GpuReading]:
@@ -37,5 +39,6 @@ class FakeGpus:
             return GpuReading(index, uuid, name, 0, 0, error=self.errors[index])
         used = self.used[index]
         holders = tuple(GpuHolder(pid, held, "fake", "fake") for pid, held in sorted(used.items()))
-        free_bytes = max(0, self.total_bytes - self.reserved_bytes - sum(used.values()))
+        taken = self.reserved_bytes + sum(used.values()) + (0 if index else self.ownerless)
+        free_bytes = max(0, self.total_bytes - taken)
         return GpuReading(index, uuid, name, self.total_bytes, free_bytes, holders)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vllm_warden.core.launch_id import launch_prefix
+
 
 class FakeAttemptGroup:
     """Satisfies ``daemon.ports.AttemptGroup``. ``unkillable`` pids survive ``kill`` (D state)."""
@@ -45,12 +47,15 @@ class FakeGroups:
         self.limit_bytes: int | None = None
 
     def create(self, instance: str, attempt: int, launch_id: str) -> FakeAttemptGroup:
-        group = FakeAttemptGroup(instance, attempt, launch_id[:8])
+        group = FakeAttemptGroup(instance, attempt, launch_prefix(launch_id))
         self.made.append(group)
         return group
 
     def leftovers(self) -> Sequence[FakeAttemptGroup]:
         return [group for group in self.made if group.members]
+
+    def strange(self) -> Sequence[str]:
+        return []
 
     def remove_empty(self) -> None:
         self.made = [group for group in self.made if group.members]

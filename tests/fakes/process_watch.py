@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from vllm_warden.core.diagnose.evidence import HostLimits
+from vllm_warden.core.model import RemainingProcess
 
 
 class FakeProcessWatch:
@@ -17,6 +18,8 @@ class FakeProcessWatch:
         """(pid, port) pairs."""
         self.host_limits = HostLimits()
         self.address_space: dict[int, int] = {}
+        self.stuck: dict[int, str] = {}
+        """Kernel functions in which processes wait."""
         self._watched: dict[int, list[Callable[[], None]]] = {}
 
     def engine_processes(self, pids: Sequence[int], parent_pid: int) -> dict[int, str]:
@@ -39,6 +42,10 @@ class FakeProcessWatch:
 
     def limits(self, pid: int) -> HostLimits:
         return self.host_limits if pid in self.titles or not self.titles else HostLimits()
+
+    def remaining(self, pids: Sequence[int]) -> Sequence[RemainingProcess]:
+        names, stuck = self.titles, self.stuck
+        return [RemainingProcess(pid, names[pid], stuck.get(pid)) for pid in pids if pid in names]
 
     def address_space_bytes(self, pids: Sequence[int]) -> int | None:
         return max(

@@ -119,6 +119,7 @@ class InstanceDocument(TypedDict):
     mode: str
     model: str
     port: int
+    requests_left: int | None
     settings: list[SettingDocument]
     gpus: list[int]
     pids: PidsDocument

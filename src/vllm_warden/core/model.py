@@ -173,6 +173,19 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True)
+class RemainingProcess:
+    """One that was killed and is still there.
+
+    ``waits_in`` is the kernel function in which it waits uninterruptibly (state D, proc(5)), where
+    no signal reaches it; empty where the kernel does not tell, None where it is in another state.
+    """
+
+    pid: int
+    name: str = ""
+    waits_in: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySample:
     """Used bytes of each GPU (keyed by NVML index) at one moment of an attempt."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.daemon.adopt import take_over
+from vllm_warden.daemon.drain import follow_requests
 from vllm_warden.daemon.launch import launch
 from vllm_warden.daemon.load_probe import probe_load
 from vllm_warden.daemon.look import look, own_remains
@@ -44,6 +45,10 @@ def _signal(shell: Shell, name: str, effect: fx.Signal) -> None:
     live = shell.live.get(name)
     if live is not None and live.number == effect.attempt and live.child is not None:
         live.child.signal(effect.number)
+
+
+def _follow_requests(shell: Shell, name: str, effect: fx.FollowRequests) -> None:
+    shell.start(follow_requests(shell, name, effect.attempt))
 
 
 def _release(shell: Shell, name: str, effect: fx.ReleaseAttempt) -> None:
@@ -86,6 +91,7 @@ ACTIONS: Mapping[type[fx.Effect], Callable[[Shell, str, Any], None]] = MappingPr
         fx.Launch: _launch,
         fx.TakeOver: _take_over,
         fx.Signal: _signal,
+        fx.FollowRequests: _follow_requests,
         fx.ReleaseAttempt: _release,
         fx.CollectEvidence: _collect,
         fx.ProbeLoad: _probe_load,

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import structlog
 
+from vllm_warden.core.launch_id import is_launch_id, launch_prefix
 from vllm_warden.core.lifecycle.effects import TakeOver
 from vllm_warden.core.lifecycle.events import ProcessExited
 from vllm_warden.core.lifecycle.found import FoundEngine, LaunchedAs
@@ -63,7 +64,8 @@ def find_engines(shell: Shell) -> dict[str, FoundEngine]:
         groups.setdefault(group.instance, []).append(group)
     found = {}
     for name in shell.instances:
-        living = [_alive(shell, name, group) for group in groups.get(name, ())]
+        named = [group for group in groups.get(name, ()) if group.launch_prefix]
+        living = [_alive(shell, name, group) for group in named]
         candidates = [one for one in living if one is not None]
         best = max(candidates, key=_certainty) if candidates else _ended(shell, name)
         if best is not None:
@@ -144,7 +146,8 @@ def _record_of(shell: Shell, name: str, group: AttemptGroup) -> _Record | None:
     for document in shell.recorder.attempts.get(name, ()):
         record = _read(document, shell.ports.clock.boot_id())
         if record is not None and record.found.attempt == group.attempt:
-            return record if record.found.launch_id[:8] == group.launch_prefix else None
+            its_prefix = launch_prefix(record.found.launch_id)
+            return record if its_prefix == group.launch_prefix else None
     return None
 
 
@@ -152,12 +155,15 @@ def _read(document: Document, boot_id: str) -> _Record | None:
     """None for an attempt of another boot, and for a document that is not whole."""
     if document.get("boot_id") != boot_id:
         return None
+    launch_id = str(document.get("launch_id"))
+    if not is_launch_id(launch_id):  # it names a directory
+        return None
     try:
         pid, ticks = cast("int", document["pid"]), cast("int", document["start_ticks"])
         ready = document.get("ready_seconds")
         found = FoundEngine(
             attempt=int(cast("int", document["number"])),
-            launch_id=str(document["launch_id"]),
+            launch_id=launch_id,
             settings=dict(cast("Mapping[str, SettingValue]", document["settings"])),
             gpu_indices=tuple(int(gpu) for gpu in cast("list[int]", document["gpus"])),
             launched_seconds=float(cast("float", document["launched_seconds"])),
@@ -248,7 +254,7 @@ def _prepare(shell: Shell, name: str, found: FoundEngine) -> tuple[LiveAttempt, 
         attempt=found.attempt,
         launch_id=found.launch_id,
         argv=tuple(earlier.words(found.identity.pid)) if found.identity else (),
-        environment={"TMPDIR": str(shell.state_directory / "t" / found.launch_id[:8])},
+        environment={"TMPDIR": str(shell.state_directory / "t" / launch_prefix(found.launch_id))},
         settings=found.settings,
     )
     spec, then = shell.instances[name].spec, found.launched_as
@@ -273,8 +279,9 @@ def _prepare(shell: Shell, name: str, found: FoundEngine) -> tuple[LiveAttempt, 
 
 
 def _group_of(shell: Shell, name: str, found: FoundEngine) -> AttemptGroup | None:
+    wanted = (name, found.attempt, launch_prefix(found.launch_id))
     for group in shell.ports.groups.leftovers():
-        if (group.instance, group.attempt) == (name, found.attempt):
+        if (group.instance, group.attempt, group.launch_prefix) == wanted:
             return group
     return None
 

@@ -41,6 +41,7 @@ def instance_document(
 ) -> InstanceDocument:
     """One entry of ``status``; ``wall_of`` turns the names of moments into epoch seconds."""
     attempt = instance.attempt
+    left = instance.requests_left if instance.state is State.STOPPING else None
     alive = instance.state in RUNNING or instance.state in (State.STOPPING, State.DIAGNOSING)
     return {
         "name": instance.spec.name,
@@ -49,10 +50,11 @@ def instance_document(
         "phase": attempt.phase.value if attempt is not None and alive else None,
         "attempt": instance.attempts_made,
         "since": wall_of.get("since"),
-        "reason": instance.reason,
+        "reason": _reason(instance, left),
         "degraded": instance.degraded,
         "mode": instance.spec.adapt.mode.value,
         "model": (instance.spec if live is None else live.spec).model,
+        "requests_left": left,
         "port": (instance.spec if live is None else live.spec).port,
         "settings": setting_documents(instance, live),
         "gpus": list(instance.gpu_indices)
@@ -77,6 +79,12 @@ def instance_document(
         "retry_promising": _promising(instance, alive=alive),
         "restart_pending": live is not None and _is_outdated(instance.spec, live.spec),
     }
+
+
+def _reason(instance: Instance, requests_left: int | None) -> str:
+    if requests_left is None:
+        return instance.reason
+    return f"{instance.reason}; requests left: {requests_left}"
 
 
 def _is_outdated(now: InstanceSpec, launched: InstanceSpec) -> bool:

@@ -11,6 +11,7 @@ import structlog
 
 from vllm_warden.api.schema import ChangeDocument
 from vllm_warden.config.world import engine_user
+from vllm_warden.core.launch_id import launch_prefix
 from vllm_warden.core.lifecycle.effects import Launch
 from vllm_warden.core.lifecycle.events import Launched, LaunchFailed, ProcessExited
 from vllm_warden.core.plan.command_line import (
@@ -134,7 +135,7 @@ def _changes(shell: Shell, live: LiveAttempt) -> list[ChangeDocument]:
 def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAttempt:
     """Blocking part before the process exists; undone when it fails. Raises OSError."""
     with ExitStack() as undo:
-        undo.callback(remove_temporary, shell.state_directory, launch_id[:8])
+        undo.callback(remove_temporary, shell.state_directory, launch_prefix(launch_id))
         plan = _plan(shell, name, effect, launch_id)
         stream = shell.ports.log_backend.open_stream(name, effect.attempt, launch_id)
         undo.callback(stream.close)
@@ -164,7 +165,7 @@ def _plan(shell: Shell, name: str, effect: Launch, launch_id: str) -> LaunchPlan
     context = LaunchContext(
         gpu_indices=effect.gpu_indices,
         inherited=shell.environment,
-        temporary_directory=str(make_temporary(state, launch_id[:8], user)),
+        temporary_directory=str(make_temporary(state, launch_prefix(launch_id), user)),
         cache_directory=str(make_owned(state, f"cache/{user or 'daemon'}", user)),
         home_directory=None if user is None else pwd.getpwnam(user).pw_dir,
     )

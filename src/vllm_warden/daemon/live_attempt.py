@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
 from vllm_warden.core.diagnose.phases import PhaseTracker
+from vllm_warden.core.launch_id import launch_prefix
 from vllm_warden.core.model import MemorySample, Phase, SharedFile
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
 from vllm_warden.daemon.kept_lines import KeptLines
@@ -101,4 +102,4 @@ class LiveAttempt:
 
 def descriptor_name(instance: str, attempt: int, launch_id: str) -> str:
     """Also where only the first 8 digits of the launch id are known."""
-    return f"{instance}-{attempt}-{launch_id[:8]}"
+    return f"{instance}-{attempt}-{launch_prefix(launch_id)}"

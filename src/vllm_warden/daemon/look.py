@@ -54,10 +54,10 @@ async def look(shell: Shell, name: str, number: int) -> None:
 
 async def _report(shell: Shell, name: str) -> GateReport:
     spec = shell.instance(name).spec
-    remains = own_remains(shell, name)
+    pids = [pid for group in own_remains(shell, name) for pid in group.pids()]
     report = GateReport(
         faults=await _faults(shell, name),
-        own_remains=tuple(pid for group in remains for pid in group.pids()),
+        own_remains=tuple(shell.ports.watch.remaining(pids)),
         engine=await _engine(shell, name),
     )
     try:

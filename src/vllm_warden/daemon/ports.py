@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from vllm_warden.core.diagnose.evidence import HostLimits, LogRecord
-from vllm_warden.core.model import GpuReading, ProcessIdentity, SharedFile
+from vllm_warden.core.model import GpuReading, ProcessIdentity, RemainingProcess, SharedFile
 from vllm_warden.core.plan.spec import EngineFacts, LaunchPlan, ModelFacts
 
 
@@ -103,7 +103,8 @@ class AttemptGroup(Protocol):
     instance: str
     attempt: int
     launch_prefix: str
-    """First 8 hex digits of the launch id."""
+    """First 8 hex digits of the launch id; empty, with attempt 0, for a group of the instance that
+    bears no attempt's name."""
     kind: str
     """``cgroup`` or ``process_group``."""
 
@@ -128,6 +129,9 @@ class Groups(Protocol):
 
     def leftovers(self) -> Sequence[AttemptGroup]:
         """Groups of earlier attempts of this state directory that still hold processes."""
+
+    def strange(self) -> Sequence[str]:
+        """What else lies in our tree, one sentence each; nothing proves that it is ours."""
 
     def remove_empty(self) -> None:
         """Remove what holds none. Before the first launch only: a new group is empty at first."""
@@ -190,6 +194,9 @@ class ProcessWatch(Protocol):
 
     def address_space_bytes(self, pids: Sequence[int]) -> int | None:
         """Largest VmSize among them."""
+
+    def remaining(self, pids: Sequence[int]) -> Sequence[RemainingProcess]:
+        """Which of them are still there, with what the kernel says of each."""
 
 
 class SharedMemory(Protocol):

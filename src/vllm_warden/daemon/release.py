@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
@@ -11,10 +10,13 @@ import structlog
 from vllm_warden.core.diagnose.classify import diagnose
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
+from vllm_warden.core.launch_id import launch_prefix
 from vllm_warden.core.lifecycle.events import AttemptReleased, EvidenceGathered
 from vllm_warden.core.model import Confidence, Failure, Phase
+from vllm_warden.core.plan.gate import remains_text
 from vllm_warden.daemon.directories import remove_temporary
 from vllm_warden.daemon.live_attempt import LiveAttempt
+from vllm_warden.daemon.memory_back import memory_back
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
@@ -24,7 +26,9 @@ EMPTY_POLL_SECONDS = 0.002
 EMPTY_POLL_LATER_SECONDS = 0.25
 EMPTY_EAGER_SECONDS = 2.0
 LOG_LIMIT_SECONDS = 2.0
-LEFTOVER_SECONDS = 5.0
+REMAINS_SECONDS = 15.0
+"""A killed process that held 80 GB takes seconds to end; one that takes longer may never end."""
+REMAINS_LOOK_SECONDS = 5.0
 TIDY_WAIT_SECONDS = 2.0
 """Removing a directory goes on beside everything else when it takes longer."""
 DISCARD_AFTER_SECONDS = 1.0
@@ -33,14 +37,16 @@ waits until the next attempt has been launched."""
 
 
 async def release(shell: Shell, name: str, attempt: int) -> None:
-    """Answer with AttemptReleased once nothing of the attempt is left."""
+    """Answer with AttemptReleased once nothing of the attempt is left, in memory neither."""
     live = await _ended(shell, name, attempt)
+    remains = ""
     if live is not None:
         await _finish_log(shell, live)
         await discard(shell, live)
         phase = Phase.SERVING if live.ready else live.phase
         shell.recorder.stop_attempt(name, attempt, phase, live.exit_status)
-    shell.post(name, AttemptReleased(shell.now(), attempt))
+        remains = _remaining_text(shell, live) or await memory_back(shell, name)
+    shell.post(name, AttemptReleased(shell.now(), attempt, remains))
 
 
 async def collect(shell: Shell, name: str, attempt: int) -> None:
@@ -88,20 +94,39 @@ async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
     live.stream.expect_more(expecting=True)
     live.group.kill()
     began = shell.now()
-    told = False
     while not (live.exited or live.child is None) or not live.group.is_empty():
         waited = shell.now() - began
+        if waited > REMAINS_SECONDS:
+            shell.start(_follow_remains(shell, live))
+            break
         eager = waited < EMPTY_EAGER_SECONDS
-        if not eager and not told:
-            told = True
-            pids = ", ".join(str(pid) for pid in live.group.pids())
-            shell.recorder.set_condition(
-                f"remains-{name}", f"{name}: processes {pids} were killed but do not end"
-            )
+        if not eager:
             live.group.kill()
         await asyncio.sleep(EMPTY_POLL_SECONDS if eager else EMPTY_POLL_LATER_SECONDS)
-    shell.recorder.set_condition(f"remains-{name}", None)
     return live
+
+
+def _remaining_text(shell: Shell, live: LiveAttempt) -> str:
+    remains = shell.ports.watch.remaining(live.group.pids())
+    return f"killed, but still there: {remains_text(remains)}" if remains else ""
+
+
+async def _follow_remains(shell: Shell, live: LiveAttempt) -> None:
+    """Name what no signal ends until it has ended, and tidy up then.
+
+    The incident does not wait for it, and nothing is launched beside it: the gate sees it too.
+    """
+    live.exited = True  # nobody waits for more of it
+    condition = f"remains-{live.instance}-{live.number}"
+    try:
+        while not live.group.is_empty():
+            text = _remaining_text(shell, live)
+            shell.recorder.set_condition(condition, f"{live.instance}: {text}")
+            await asyncio.sleep(REMAINS_LOOK_SECONDS)
+    finally:
+        shell.recorder.set_condition(condition, None)
+    live.group.remove()
+    await _remove_directory(shell, live)
 
 
 async def _finish_log(shell: Shell, live: LiveAttempt) -> bool:
@@ -190,8 +215,9 @@ async def discard(shell: Shell, live: LiveAttempt) -> None:
         log.exception("internal-error", kind="tidying")
     if live.shared_files:
         shell.start(_remove_shared(shell, live))
-    removal = shell.start(_remove_directory(shell, live))
-    await asyncio.wait((removal,), timeout=TIDY_WAIT_SECONDS)
+    if live.group.is_empty():  # else it is removed when the last process has ended
+        removal = shell.start(_remove_directory(shell, live))
+        await asyncio.wait((removal,), timeout=TIDY_WAIT_SECONDS)
 
 
 async def _remove_shared(shell: Shell, live: LiveAttempt) -> None:
@@ -210,7 +236,7 @@ async def _remove_shared(shell: Shell, live: LiveAttempt) -> None:
 
 async def _remove_directory(shell: Shell, live: LiveAttempt) -> None:
     """An engine may have left millions of files in it."""
-    state, prefix = shell.state_directory, live.plan.launch_id[:8]
+    state, prefix = shell.state_directory, launch_prefix(live.plan.launch_id)
     try:
         problem = await shell.lanes.tidying.call(lambda: remove_temporary(state, prefix))
     except LateError as late:
@@ -222,33 +248,3 @@ async def _remove_directory(shell: Shell, live: LiveAttempt) -> None:
         shell.recorder.set_condition(
             f"temporary-{live.instance}", f"{live.instance}: {problem}; remove it by hand"
         )
-
-
-async def end_leftovers(shell: Shell, adopted: Mapping[str, int]) -> None:
-    """End what an earlier daemon of this state directory left and nobody takes over.
-
-    All of it lies in groups below our own root, so it is ours. ``adopted`` are the numbers of the
-    attempts that go on, by instance.
-    """
-    shell.ports.groups.remove_empty()
-    leftovers = [
-        group
-        for group in shell.ports.groups.leftovers()
-        if adopted.get(group.instance) != group.attempt
-    ]
-    for group in leftovers:
-        pids = ", ".join(str(pid) for pid in group.pids())
-        log.warning("leftover-ended", instance=group.instance, pids=pids)
-        group.kill()
-    deadline = shell.now() + LEFTOVER_SECONDS
-    while shell.now() < deadline:
-        if all(group.is_empty() for group in leftovers):
-            break
-        await asyncio.sleep(EMPTY_POLL_SECONDS)
-    for group in leftovers:
-        if group.is_empty():
-            group.remove()
-        else:
-            shell.recorder.set_condition(
-                f"remains-{group.instance}", f"{group.instance}: old processes do not end"
-            )

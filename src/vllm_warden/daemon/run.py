@@ -26,12 +26,12 @@ from vllm_warden.daemon.act import perform
 from vllm_warden.daemon.adopt import find_engines
 from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.config_file import ConfigFile
+from vllm_warden.daemon.leftovers import end_leftovers
 from vllm_warden.daemon.live_attempt import descriptor_name
 from vllm_warden.daemon.look import own_remains, release_when_measured
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
 from vllm_warden.daemon.record import HistoryStore, Recorder
-from vllm_warden.daemon.release import end_leftovers
 from vllm_warden.daemon.sample import sample_gpus
 from vllm_warden.daemon.shell import Ports, Shell
 from vllm_warden.daemon.sweep import sweep_temporary
@@ -43,8 +43,8 @@ log = structlog.get_logger(__name__)
 IDLE = frozenset({State.STOPPED, State.WAITING, State.BACKOFF, State.HELD, State.FAILED})
 FIND_SECONDS = 30.0
 LEAVE_SECONDS = 10.0
-STOP_SPARE_SECONDS = 15.0
-"""After the longest drain: time for signals, the kill, and reading the logs to their end."""
+STOP_SPARE_SECONDS = 35.0
+"""After the longest drain: time for signals, the kill, what remains after it, and the logs."""
 Changed = Callable[[Instance, Instance], None]
 
 
@@ -203,7 +203,7 @@ async def _serve(setup: Setup, shell: Shell, server: SocketServer) -> None:
         shell.ports.become_subreaper()
         shell.start(reap_orphans(shell))
     found = await _found(setup, shell)
-    await end_leftovers(shell, {name: one.attempt for name, one in found.items()})
+    await end_leftovers(shell, found)
     await sweep_temporary(shell)
     for name, one in found.items():
         shell.post(name, EngineFound(shell.now(), one))

@@ -41,6 +41,7 @@ class MachineRoom:
     timers: dict[int, float] = field(default_factory=dict)
     looks: list[int] = field(default_factory=list)
     collecting: list[int] = field(default_factory=list)
+    following: list[int] = field(default_factory=list)
     releasing: list[int] = field(default_factory=list)
     signals: list[int] = field(default_factory=list)
     launches: list[fx.Launch] = field(default_factory=list)
@@ -79,6 +80,8 @@ class MachineRoom:
                 self.alive.add(effect.found.attempt)
             case fx.Signal():
                 self.signals.append(effect.number)
+            case fx.FollowRequests():
+                self.following.append(effect.attempt)
             case fx.CollectEvidence():
                 self.alive.discard(effect.attempt)
                 self.collecting.append(effect.attempt)
@@ -91,18 +94,18 @@ class MachineRoom:
                 self.announced.append(effect.event)
                 self.texts.append(effect.text)
 
-    def open_gate(self) -> None:
+    def open_gate(self, version: str | None = "0.32.0") -> None:
         """Answer the newest look: nothing is in the way."""
-        report = GateReport(engine=EngineFacts("0.32.0", is_cpu=True))
+        report = GateReport(engine=EngineFacts(version, is_cpu=True))
         self.tell(ev.GateReported(self.now, self.looks.pop(), report))
 
     def close_gate(self, reason: str = "no such directory", *, hopeless: bool = False) -> None:
         report = GateReport(faults=(WorldFault("model", reason, hopeless),))
         self.tell(ev.GateReported(self.now, self.looks.pop(), report))
 
-    def start(self) -> None:
+    def start(self, version: str | None = "0.32.0") -> None:
         self.tell(ev.StartRequested(self.now, "test"))
-        self.open_gate()
+        self.open_gate(version)
 
     def ready(self) -> None:
         self.tell(ev.BecameReady(self.now, self.attempt))

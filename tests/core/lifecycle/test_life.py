@@ -147,6 +147,73 @@ def test_stop_while_serving_terminates_once_and_kills_at_the_deadline(room: Mach
     assert room.releasing == [1]
 
 
+def test_a_stop_says_how_many_requests_are_left_as_they_become_fewer(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    for left in (3, 4, 2, 0):
+        room.tell(ev.RequestsLeft(room.now, 1, left))
+
+    assert [text for text in room.texts if "requests left" in text] == [
+        "requests left: 3",
+        "requests left: 2",
+    ]
+    assert room.instance.requests_left == 0
+    assert room.signals == [SIGTERM]
+    assert room.following == [1]
+
+
+@pytest.mark.parametrize("version", ["0.17.1", None])
+def test_an_engine_that_would_drop_its_requests_is_terminated_after_the_last(
+    room: MachineRoom, version: str | None
+) -> None:
+    room.start(version)
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.tell(ev.RequestsLeft(room.now, 1, 2))
+    assert room.signals == []
+    assert room.following == [1]
+
+    room.tell(ev.RequestsLeft(room.now, 1, 0))
+    assert room.signals == [SIGTERM]
+    room.advance(10.1)
+    assert room.releasing == [1]
+
+
+def test_an_engine_that_would_drop_its_requests_is_terminated_at_the_deadline(
+    room: MachineRoom,
+) -> None:
+    room.start("0.17.1")
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.tell(ev.RequestsLeft(room.now, 1, 2))
+    room.advance(29)
+    assert room.signals == []
+    room.advance(1.1)
+    assert room.signals == [SIGTERM]
+    room.tell(ev.RequestsLeft(room.now, 1, 0))
+    assert room.signals == [SIGTERM]
+
+
+def test_a_stop_now_waits_for_no_request(room: MachineRoom) -> None:
+    room.start("0.17.1")
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test", now=True))
+
+    assert room.signals == [SIGTERM]
+    assert room.following == []
+
+
+def test_what_a_stop_could_not_free_is_part_of_the_reason(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.tell(ev.ProcessExited(room.now, 1, 0))
+    room.tell(ev.AttemptReleased(room.now, room.releasing.pop(), "GPU 0: the driver keeps 9 GiB"))
+
+    assert room.instance.reason == "stopped by test; GPU 0: the driver keeps 9 GiB"
+
+
 def test_restart_comes_back_and_stop_does_not(room: MachineRoom) -> None:
     room.start()
     room.ready()

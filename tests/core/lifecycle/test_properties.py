@@ -104,6 +104,11 @@ class Life(RuleBasedStateMachine):
     def becomes_unready(self) -> None:
         self.tell(ev.BecameUnready(self.room.now, max(self.room.alive), "503"))
 
+    @precondition(lambda self: self.room.is_in(State.STOPPING) and self.room.alive)
+    @rule(left=st.integers(0, 3))
+    def requests_are_left(self, left: int) -> None:
+        self.tell(ev.RequestsLeft(self.room.now, max(self.room.alive), left))
+
     @precondition(lambda self: self.room.alive)
     @rule()
     def stalls(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.plan.memory_model.models_read import model_of
-from vllm_warden.core.model import GIB, GpuHolder, GpuReading
+from vllm_warden.core.model import GIB, GpuHolder, GpuReading, RemainingProcess
 from vllm_warden.core.plan.gate import Gate, GateReport, WorldFault, judge_gate
 from vllm_warden.core.plan.returning import Returning, follow
 from vllm_warden.core.plan.spec import InstanceSpec, ModelFacts
@@ -159,10 +159,21 @@ def test_a_hopeless_fault_wins_over_one_that_may_pass() -> None:
 
 
 def test_own_remains_are_ended_and_held_after_a_minute() -> None:
-    report = GateReport(own_remains=(12, 13))
+    report = GateReport(own_remains=(RemainingProcess(12, "python3"), RemainingProcess(13)))
 
     assert judge_gate(SPEC, report, 0.9, 0.0).kill_remains
-    assert judge(report, 61)[0] is Gate.HOLD
+    assert judge(report, 61) == (
+        Gate.HOLD,
+        "processes of an earlier attempt cannot be ended: 12 (python3), 13",
+    )
+
+
+def test_remains_that_no_signal_reaches_are_named_with_what_would_free_them() -> None:
+    stuck = RemainingProcess(12, "VLLM::Worker", "nv_wait")
+    text = judge(GateReport(own_remains=(stuck, *(RemainingProcess(n) for n in range(20)))), 61)[1]
+
+    assert "12 (VLLM::Worker, waits in the kernel nv_wait), 0, 1, 2, 3, 4, 5, 6 and 13 more" in text
+    assert "only a reset of its device or a reboot" in text
 
 
 def test_a_taken_port_and_other_starts_are_waited_for() -> None:

@@ -26,10 +26,11 @@ class CgroupAttempt:
 
     def pids(self) -> tuple[int, ...]:
         """Every living process in it and in groups that the engine made below."""
-        found: list[int] = []
-        for directory in self._directories():
-            found.extend(int(word) for word in _read(directory / "cgroup.procs").split())
-        return tuple(sorted(pid for pid in found if not _is_dead(pid)))
+        return tuple(sorted(pid for one in self._directories() for pid in _members(one)))
+
+    def own_pids(self) -> tuple[int, ...]:
+        """Those that sit in no group below it."""
+        return tuple(sorted(_members(self._directory)))
 
     def is_empty(self) -> bool:
         return "populated 1" not in _read(self._directory / "cgroup.events")
@@ -80,6 +81,12 @@ class CgroupAttempt:
             return
         finally:
             os.close(pidfd)
+
+
+def _members(directory: Path) -> list[int]:
+    """The living ones."""
+    pids = [int(word) for word in _read(directory / "cgroup.procs").split()]
+    return [pid for pid in pids if not _is_dead(pid)]
 
 
 def _read(path: Path) -> str:

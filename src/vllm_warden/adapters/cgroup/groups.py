@@ -8,9 +8,18 @@ from pathlib import Path
 from vllm_warden.adapters.cgroup.attempt import CgroupAttempt
 from vllm_warden.adapters.cgroup.memory import memory_limit_bytes, oom_kills
 from vllm_warden.adapters.cgroup.mount import own_cgroup2, own_memory_v1
-from vllm_warden.adapters.cgroup.naming import AttemptName, attempts_below, launch_prefix
+from vllm_warden.adapters.cgroup.naming import (
+    INSTANCE,
+    AttemptName,
+    attempts_below,
+    nameless_below,
+    others_below,
+)
 from vllm_warden.adapters.cgroup.place import earlier_places, find_place
 from vllm_warden.adapters.cgroup.process_group import ProcessGroups
+from vllm_warden.core.launch_id import launch_prefix
+
+PIDS_TOLD = 8
 
 
 class CgroupGroups:
@@ -33,7 +42,20 @@ class CgroupGroups:
         return CgroupAttempt(directory, instance, attempt, name.launch_prefix)
 
     def leftovers(self) -> Sequence[CgroupAttempt]:
+        """What lies below an instance's directory is ours, whatever it is called."""
         return [group for group in self._all() if not group.is_empty()]
+
+    def strange(self) -> Sequence[str]:
+        found = []
+        for path in (path for root in self._roots for path in others_below(root)):
+            group = CgroupAttempt(path, "", 0, "")
+            is_instance = INSTANCE.fullmatch(path.name) is not None
+            pids = group.own_pids() if is_instance else group.pids()
+            if pids:
+                named = ", ".join(map(str, pids[:PIDS_TOLD]))
+                more = f" and {len(pids) - PIDS_TOLD} more" if len(pids) > PIDS_TOLD else ""
+                found.append(f"{path}: process {named}{more}")
+        return found
 
     def remove_empty(self) -> None:
         for group in self._all():
@@ -41,11 +63,14 @@ class CgroupGroups:
                 group.remove()
 
     def _all(self) -> list[CgroupAttempt]:
-        return [
-            CgroupAttempt(name.below(root), name.instance, name.attempt, name.launch_prefix)
-            for root in self._roots
-            for name in attempts_below(root)
-        ]
+        found = []
+        for root in self._roots:
+            for name in attempts_below(root):
+                whose = (name.instance, name.attempt, name.launch_prefix)
+                found.append(CgroupAttempt(name.below(root), *whose))
+            for instance, path in nameless_below(root):
+                found.append(CgroupAttempt(path, instance, 0, ""))
+        return found
 
     def oom_kills(self) -> int:
         return oom_kills(self.root, self._memory_v1)

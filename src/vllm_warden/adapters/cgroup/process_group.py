@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_warden.adapters.cgroup.memory import memory_limit_bytes, oom_kills
-from vllm_warden.adapters.cgroup.naming import AttemptName, attempts_below, launch_prefix
+from vllm_warden.adapters.cgroup.naming import (
+    INSTANCE,
+    AttemptName,
+    attempts_below,
+    nameless_below,
+    others_below,
+)
 from vllm_warden.adapters.cgroup.session import PROC, Member, bears_mark, member, members_of
+from vllm_warden.core.launch_id import launch_prefix
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -141,6 +148,12 @@ class ProcessGroups:
         for group in self._all():
             if group.is_empty():
                 group.remove()
+
+    def strange(self) -> Sequence[str]:
+        """A number in an entry without a launch's name proves nothing about any process."""
+        nameless = [path for _, path in nameless_below(self.root)]
+        others = [path for path in others_below(self.root) if not INSTANCE.fullmatch(path.name)]
+        return [f"{path}: no entry of an attempt" for path in (*nameless, *others)]
 
     def _all(self) -> list[SessionAttempt]:
         return [self._attempt(name) for name in attempts_below(self.root)]

@@ -17,6 +17,7 @@ from vllm_warden.adapters.process.proc_files import (
 from vllm_warden.adapters.process.sockets import listening_inodes, socket_inodes
 from vllm_warden.adapters.process.watch_exit import watch_pidfd
 from vllm_warden.core.diagnose.evidence import HostLimits
+from vllm_warden.core.model import RemainingProcess
 
 ENGINE_TITLE = re.compile(r"VLLM::(?P<kind>EngineCore|DPEngineCore|Worker)[A-Za-z0-9_]*")
 """Process titles as vLLM sets them; the API server and the DP coordinator hold no GPU memory."""
@@ -94,6 +95,21 @@ class ProcessTree:
             if words and words[0].isdigit() and int(words[0]) > 0:
                 sizes.append(int(words[0]) * PAGE_BYTES)
         return max(sizes, default=None)
+
+    def remaining(self, pids: Sequence[int]) -> Sequence[RemainingProcess]:
+        """Which of them are still there, with what the kernel says of each."""
+        found = []
+        for pid in pids:
+            stat = self._living(pid)
+            if stat is not None:
+                name = read_bytes(self._proc / str(pid) / "comm").decode("utf-8", "replace").strip()
+                waits_in = self._waits_in(pid) if stat.state == "D" else None
+                found.append(RemainingProcess(pid, name, waits_in))
+        return found
+
+    def _waits_in(self, pid: int) -> str:
+        function = read_bytes(self._proc / str(pid) / "wchan").decode("ascii", "replace").strip()
+        return "" if function == "0" else function
 
     def _title(self, pid: int) -> str | None:
         title = command_words(pid, self._proc)[0].strip()

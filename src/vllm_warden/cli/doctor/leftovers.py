@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from vllm_warden.adapters.cgroup.naming import ATTEMPT, INSTANCE
+from vllm_warden.adapters.cgroup.naming import ATTEMPT, INSTANCE, is_of_an_attempt
 from vllm_warden.adapters.process.proc_files import PROC, all_pids, command_words, read_stat
 from vllm_warden.adapters.process.shared_memory import INIT, SHARED, list_shared, unused
 from vllm_warden.adapters.process.tree import ENGINE_TITLE
@@ -19,14 +19,20 @@ NAME = "leftovers"
 OF_ENGINES = re.compile(r"(?:psm_|sem\.mp-|vllm|nccl-|torch_|mp-)\S*")
 """How vLLM 0.8 to 0.33, torch, NCCL and Python's multiprocessing name files in /dev/shm."""
 _ATTEMPT_GROUP = re.compile(f"/{INSTANCE.pattern}/{ATTEMPT.pattern}")
+_TREE = re.compile(
+    r"^(?:/.*)?/(?:vllm-warden-[0-9a-f]{8}|vllm-warden[^/]*\.service)/(?P<below>.+)$",
+    re.MULTILINE,
+)
+"""A root that a daemon made itself, or its unit's cgroup."""
+PIDS_TOLD = 8
 YOUNG_SECONDS = 60.0
 """A file may be made a moment before it is used."""
 MIB = 1 << 20
 
 
 def check_leftovers(proc: Path = PROC, shared: Path = SHARED) -> Check:
-    """Shared memory that nobody uses, and engine processes whose parent is gone."""
-    details = (*_orphans(proc), *_shared(proc, shared))
+    """Engine processes without a parent, what no warden can place, shared memory nobody uses."""
+    details = (*_orphans(proc), *_strangers(proc), *_shared(proc, shared))
     if not details:
         return Check(NAME, State.OK, "no engine left anything behind on this host")
     return Check(
@@ -51,11 +57,29 @@ def _orphans(proc: Path) -> Iterator[str]:
 
 
 def _is_ours(pid: int, proc: Path) -> bool:
+    return _ATTEMPT_GROUP.search(_place(pid, proc)) is not None
+
+
+def _strangers(proc: Path) -> Iterator[str]:
+    """Groups in a warden's tree that are of no attempt: whose processes are these?"""
+    groups: dict[str, list[int]] = {}
+    for pid in sorted(all_pids(proc)):
+        for tree in _TREE.finditer(_place(pid, proc)):
+            if not is_of_an_attempt(tree["below"]):
+                groups.setdefault(tree[0], []).append(pid)
+    for group, pids in groups.items():
+        named = ", ".join(map(str, pids[:PIDS_TOLD]))
+        more = f" and {len(pids) - PIDS_TOLD} more" if len(pids) > PIDS_TOLD else ""
+        yield f"{group} holds process {named}{more}: in a warden's tree, of no attempt"
+
+
+def _place(pid: int, proc: Path) -> str:
+    """Its cgroup in version 2, with the cgroups of version 1 where it has such."""
     try:
-        place = (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
+        text = (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return _ATTEMPT_GROUP.search(place) is not None
+        return ""
+    return "\n".join(line.partition("::")[2] or line for line in text.splitlines())
 
 
 def _shared(proc: Path, shared: Path) -> Iterator[str]:

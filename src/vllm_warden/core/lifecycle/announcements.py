@@ -15,11 +15,14 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "gate-opened": "The gate has opened after it had been closed.",
         "lesson-unused": "Learned settings were left out: mode or bounds do not allow them by now.",
         "engine-adopted": "A new daemon has taken over what an earlier one launched.",
+        "leftovers-ended": "A new daemon has ended processes that an earlier one had left; `data` "
+        "holds attempt, pids and group.",
         "attempt-launched": "The engine's process exists; `data` holds attempt and settings.",
         "phase-entered": "The log shows the next phase of the start; `data` holds attempt, phase.",
         "engine-ready": "The first token came back from a socket of this attempt.",
         "death-foreseen": "The start is healthy, but the first full batch will or may want more "
         "memory than is left; `data` holds the slack, the arithmetic and the planned changes.",
+        "draining": "A stopping engine has fewer requests left than before.",
         "engine-unready": "A ready engine does not answer at present.",
         "engine-exited": "The engine ended, or lost a process, although nobody had asked.",
         "failure-diagnosed": "What failed; `data` holds failure, phase, site and the proof line.",

@@ -118,6 +118,8 @@ def released(instance: Instance, event: AttemptReleased) -> Step:
     if instance.wanted:
         return waiting(after_attempt(instance), event.at_seconds, "waiting for the gate")
     reason = instance.reason.replace("stop asked", "stopped").replace("restart asked", "stopped")
+    if event.remains:
+        reason += f"; {event.remains}"
     stopped = moved(after_attempt(instance), State.STOPPED, event.at_seconds, reason)
     effects: tuple[Effect, ...] = (Announce("instance-stopped", reason),)
     if instance.incident_open:

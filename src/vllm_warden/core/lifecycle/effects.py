@@ -65,6 +65,13 @@ class Signal(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class FollowRequests(Effect):
+    """Tell with RequestsLeft how far the drain is, until the attempt is over."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseAttempt(Effect):
     """Kill what is left of the attempt, wait until it is gone, answer with AttemptReleased."""
 

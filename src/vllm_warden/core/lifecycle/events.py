@@ -108,6 +108,13 @@ class PhaseEntered(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RequestsLeft(AttemptEvent):
+    """While it is being stopped: ``left`` requests run or wait in the engine."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class BecameReady(AttemptEvent):
     """The first token came back from a socket that belongs to this attempt.
 
@@ -172,7 +179,9 @@ class ProcessExited(AttemptEvent):
 
 @dataclass(frozen=True, slots=True)
 class AttemptReleased(AttemptEvent):
-    """Nothing of the attempt is left."""
+    """Nothing of the attempt is left, but for what ``remains``."""
+
+    remains: str = ""
 
 
 @dataclass(frozen=True, slots=True)

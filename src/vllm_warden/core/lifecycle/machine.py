@@ -109,6 +109,7 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((STOPPING,), e.TimerElapsed, Rule(requests.stop_step_elapsed, stays=True)),
     ((STOPPING,), e.ProcessExited, Rule(dying.exited_while_stopping, stays=True)),
     ((STOPPING,), e.LaunchFailed, Rule(requests.nothing_to_stop, stays=True)),
+    ((STOPPING,), e.RequestsLeft, Rule(requests.requests_left, stays=True)),
     ((STOPPING,), e.AttemptReleased, Rule(dying.released, (STOPPED, WAITING, HELD))),
 ]
 
@@ -135,6 +136,7 @@ _IGNORED: dict[type[e.Event], tuple[State, ...]] = {
     e.EngineLost: (*_IDLE, STOPPING),
     e.Stalled: (*_IDLE, STOPPING, DIAGNOSING),
     e.ProcessExited: _IDLE,
+    e.RequestsLeft: (*_IDLE, DIAGNOSING),
     e.Launched: (DIAGNOSING, *_IDLE),
     e.AttemptReleased: (*_IDLE, DIAGNOSING),
     # a look that was asked for before a stop or hold
@@ -150,6 +152,7 @@ _IMPOSSIBLE: dict[type[e.Event], tuple[State, ...]] = {
     e.Launched: (READY, UNREADY),
     e.LaunchFailed: (*_IDLE, READY, UNREADY, DIAGNOSING),
     e.AttemptReleased: _RUNNING,
+    e.RequestsLeft: _RUNNING,
     e.EvidenceGathered: (*_IDLE, *_RUNNING, STOPPING),
 }
 IMPOSSIBLE: frozenset[tuple[State, type[e.Event]]] = frozenset(

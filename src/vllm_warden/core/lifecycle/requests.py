@@ -8,6 +8,7 @@ from vllm_warden.core.lifecycle.effects import (
     Announce,
     ArmTimer,
     Effect,
+    FollowRequests,
     ReleaseAttempt,
     ResolveIncident,
     Signal,
@@ -16,6 +17,7 @@ from vllm_warden.core.lifecycle.effects import (
 from vllm_warden.core.lifecycle.events import (
     HoldRequested,
     LaunchFailed,
+    RequestsLeft,
     RestartRequested,
     ResumeRequested,
     StartRequested,
@@ -33,6 +35,7 @@ from vllm_warden.core.lifecycle.steps import (
     with_timer,
 )
 from vllm_warden.core.lifecycle.trial import Trial
+from vllm_warden.core.plan.command_line import drains_itself
 
 SIGTERM_AFTER_SECONDS = 2.0
 """In start-up one SIGINT ends vLLM; some of its start-up code loses a first signal."""
@@ -104,14 +107,35 @@ def stop_starting(instance: Instance, event: StopRequested | RestartRequested) -
 
 
 def stop_serving(instance: Instance, event: StopRequested | RestartRequested) -> Step:
-    """One SIGTERM, which drains; the kill follows at the deadline."""
-    number = current(instance).number
-    limit = instance.spec.drain_seconds + DRAIN_SPARE_SECONDS
-    if event.now:
-        limit = STOP_NOW_SECONDS
-    stopping, timer = _stopping(instance, event, limit, step=1)
-    told = _trial_told(stopping.trial)
-    return stopping, (Signal(number, StopSignal.TERMINATE), timer, *told)
+    """One SIGTERM, which drains; the kill follows at the deadline.
+
+    An engine that would drop its requests gets the SIGTERM when none is left, or at the deadline.
+    """
+    attempt = current(instance)
+    drain = instance.spec.drain_seconds
+    if event.now or drain < 1:
+        limit = STOP_NOW_SECONDS if event.now else DRAIN_SPARE_SECONDS
+        stopping, timer = _stopping(instance, event, limit, step=1)
+        effects: tuple[Effect, ...] = (Signal(attempt.number, StopSignal.TERMINATE), timer)
+    elif drains_itself(instance.spec, attempt.settings, instance.engine):
+        stopping, timer = _stopping(instance, event, drain + DRAIN_SPARE_SECONDS, step=1)
+        terminate = Signal(attempt.number, StopSignal.TERMINATE)
+        effects = (terminate, FollowRequests(attempt.number), timer)
+    else:
+        stopping, timer = _stopping(instance, event, drain, step=0)
+        effects = (FollowRequests(attempt.number), timer)
+    return stopping, (*effects, *_trial_told(stopping.trial))
+
+
+def requests_left(instance: Instance, event: RequestsLeft) -> Step:
+    """Say how far the drain is; where the engine waits for our SIGTERM, end it after the last."""
+    known = replace(instance, requests_left=event.left)
+    if event.left == 0 and instance.stop_step == 0:
+        return _terminate(known)
+    least = instance.requests_left
+    if event.left and (least is None or event.left < least):
+        return known, (Announce("draining", f"requests left: {event.left}"),)
+    return known, ()
 
 
 def _stopping(
@@ -119,7 +143,7 @@ def _stopping(
 ) -> tuple[Instance, ArmTimer]:
     verb = "stop" if isinstance(event, StopRequested) else "restart"
     stopping = moved(instance, State.STOPPING, event.at_seconds, f"{verb} asked by {event.by}")
-    stopping = replace(stopping, stop_step=step)
+    stopping = replace(stopping, stop_step=step, requests_left=None)
     if isinstance(event, RestartRequested):
         stopping = replace(
             stopping, wanted=True, wanted_by=event.by, held_by=None, trial=event.trial
@@ -141,11 +165,14 @@ def stop_again(instance: Instance, event: StopRequested) -> Step:
 
 def stop_step_elapsed(instance: Instance, _: TimerElapsed) -> Step:
     """The next, harder step of a stop."""
-    number = current(instance).number
     if instance.stop_step == 0:
-        next_step, timer = with_timer(replace(instance, stop_step=1), KILL_AFTER_SECONDS)
-        return next_step, (Signal(number, StopSignal.TERMINATE), timer)
-    return replace(instance, timer=None), (ReleaseAttempt(number),)
+        return _terminate(instance)
+    return replace(instance, timer=None), (ReleaseAttempt(current(instance).number),)
+
+
+def _terminate(instance: Instance) -> Step:
+    next_step, timer = with_timer(replace(instance, stop_step=1), KILL_AFTER_SECONDS)
+    return next_step, (Signal(current(instance).number, StopSignal.TERMINATE), timer)
 
 
 def nothing_to_stop(instance: Instance, _: LaunchFailed) -> Step:

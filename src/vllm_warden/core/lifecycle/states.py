@@ -91,6 +91,7 @@ class Instance:
     ``host_gpus`` is how many GPUs the host has, 0 where nobody has counted them.
     ``changes`` are the settings that the next launch overlays on the asked ones; ``trial``, where
     a person asked for one, goes before them once. ``found`` is waiting to be taken over.
+    ``requests_left`` is how many requests a stop still waits for, None where that is not known.
     """
 
     spec: InstanceSpec
@@ -103,6 +104,7 @@ class Instance:
     timer: int | None = None
     timers_made: int = 0
     stop_step: int = 0
+    requests_left: int | None = None
     attempt: Attempt | None = None
     attempts_made: int = 0
     changes: Mapping[str, SettingValue] = field(default_factory=dict)

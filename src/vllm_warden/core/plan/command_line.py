@@ -60,16 +60,20 @@ def build_argv(spec: InstanceSpec, settings: Settings, facts: EngineFacts) -> tu
     words = [*spec.command, spec.model, "--host", spec.host, "--port", str(spec.port)]
     for name, value in settings.items():
         words.extend(option_words(name, value, facts.flags))
-    version = version_of(facts)
-    if (
-        "shutdown_timeout" not in settings
-        and version is not None
-        and version >= SHUTDOWN_TIMEOUT_SINCE
-        and spec.drain_seconds >= 1
-    ):
+    if "shutdown_timeout" not in settings and drains_itself(spec, settings, facts):
         words.extend(("--shutdown-timeout", str(int(spec.drain_seconds))))
     words.extend(spec.extra_args)
     return tuple(words)
+
+
+def drains_itself(spec: InstanceSpec, settings: Settings, facts: EngineFacts) -> bool:
+    """Whether the engine finishes its requests after a SIGTERM, as its own option tells it.
+
+    Older versions, and those that nobody knows, drop them.
+    """
+    version = version_of(facts)
+    has_option = version is not None and version >= SHUTDOWN_TIMEOUT_SINCE
+    return "shutdown_timeout" in settings or (has_option and spec.drain_seconds >= 1)
 
 
 def option_words(name: str, value: SettingValue, known_flags: frozenset[str]) -> Iterator[str]:

@@ -6,11 +6,11 @@ A closed gate always says what it waits for and who holds it. Unknown never mean
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from vllm_warden.core.model import GIB, GpuReading
+from vllm_warden.core.model import GIB, GpuReading, RemainingProcess
 from vllm_warden.core.plan.memory_model.smallest_changes import (
     Question,
     in_words,
@@ -26,6 +26,7 @@ SPARE_BYTES = GIB
 FOREIGN_HOLD_SECONDS = 1800.0
 """A foreign process is waited for this long, then the instance is held (never killed)."""
 OWN_REMAINS_HOLD_SECONDS = 60.0
+SHOWN_MAX = 8
 OWNERLESS_HOLD_SECONDS = 600.0
 """The driver takes seconds to free the memory of a process that was killed, at times minutes."""
 DRIVER_BYTES = GIB
@@ -48,7 +49,7 @@ class GateReport:
     """What the shell saw when it looked: facts only, no opinion.
 
     ``gpus`` are readings of all GPUs of the host; ``gpus_problem`` says why there are none.
-    ``own_remains`` are pids of earlier attempts of this daemon, ``starting`` other instances
+    ``own_remains`` are processes of earlier attempts of this daemon, ``starting`` other instances
     whose start occupies a slot when no slot is free.
     """
 
@@ -56,7 +57,7 @@ class GateReport:
     gpus: tuple[GpuReading, ...] = ()
     gpus_problem: str | None = None
     port_holder: str | None = None
-    own_remains: tuple[int, ...] = ()
+    own_remains: tuple[RemainingProcess, ...] = ()
     starting: tuple[str, ...] = ()
     engine: EngineFacts = field(default_factory=EngineFacts)
     model: ModelFacts = field(default_factory=ModelFacts)
@@ -117,13 +118,31 @@ def _before_gpus(
     return None
 
 
-def _own_remains(pids: tuple[int, ...], waited_seconds: float) -> GateVerdict:
-    shown = ", ".join(str(pid) for pid in pids[:8])
+def _own_remains(remains: tuple[RemainingProcess, ...], waited_seconds: float) -> GateVerdict:
+    shown = remains_text(remains)
     if waited_seconds > OWN_REMAINS_HOLD_SECONDS:
         text = f"processes of an earlier attempt cannot be ended: {shown}"
         return GateVerdict(Gate.HOLD, text)
     text = f"ending processes of an earlier attempt: {shown}"
     return GateVerdict(Gate.WAIT, text, kill_remains=True)
+
+
+def remains_text(remains: Sequence[RemainingProcess]) -> str:
+    """Who was killed and is still there, and what would end those that no signal reaches."""
+    shown = ", ".join(_remaining(one) for one in remains[:SHOWN_MAX])
+    if len(remains) > SHOWN_MAX:
+        shown += f" and {len(remains) - SHOWN_MAX} more"
+    if any(one.waits_in is not None for one in remains):
+        shown += "; no signal reaches a process that waits in the kernel (state D): if it does not "
+        shown += "come out by itself, only a reset of its device or a reboot frees what it holds"
+    return shown
+
+
+def _remaining(one: RemainingProcess) -> str:
+    notes = [one.name] if one.name else []
+    if one.waits_in is not None:
+        notes.append(f"waits in the kernel {one.waits_in}".rstrip())
+    return f"{one.pid} ({', '.join(notes)})" if notes else str(one.pid)
 
 
 def _gpus(
@@ -183,13 +202,22 @@ def _short(
         text += f"; it is coming back, about {math.ceil(left)} s to go"
     ownerless = ownerless_bytes(gpu)
     if ownerless + gpu.free_bytes >= needed and still > OWNERLESS_HOLD_SECONDS:
-        text += (
-            f"; the driver keeps {_gib(ownerless)} for processes that are gone, and only a reset "
-            "of the GPU or a reboot frees them"
-        )
-        return GateVerdict(Gate.HOLD, text)
+        return GateVerdict(Gate.HOLD, f"{text}; {_kept(ownerless)}")
     text += f"; {holders_text(gpu)}"
     return GateVerdict(Gate.HOLD if still > FOREIGN_HOLD_SECONDS else Gate.WAIT, text)
+
+
+def kept_text(gpu: GpuReading) -> str:
+    """What of a GPU is in use without an owner, and what would free it; empty if nothing is."""
+    ownerless = ownerless_bytes(gpu)
+    return f"GPU {gpu.index}: {_kept(ownerless)}" if ownerless else ""
+
+
+def _kept(ownerless: int) -> str:
+    return (
+        f"the driver keeps {_gib(ownerless)} for processes that are gone, and only a reset of "
+        "the GPU or a reboot frees them"
+    )
 
 
 def ownerless_bytes(gpu: GpuReading) -> int:
