@@ -61,7 +61,7 @@ def _is_ours(pid: int, proc: Path) -> bool:
 
 
 def _strangers(proc: Path) -> Iterator[str]:
-    """Groups in a warden's tree that are of no attempt: whose processes are these?"""
+    """Groups in a warden's tree that are of no attempt, with their processes."""
     groups: dict[str, list[int]] = {}
     for pid in sorted(all_pids(proc)):
         for tree in _TREE.finditer(_place(pid, proc)):
