@@ -174,6 +174,32 @@ def test_missing_shards_leave_the_size_to_the_index(directory):
     assert files.problems == ("1 of the 2 shards of the index are missing",)
 
 
+@pytest.mark.parametrize("index", [None, {"weight_map": {"a": "model-00002-of-00002.safetensors"}}])
+def test_a_part_of_the_shards_is_never_taken_for_the_whole(directory, index):
+    shard(directory / "model-00001-of-00002.safetensors", {"a.weight": tensor(4, 8)})
+    if index is not None:
+        (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    files = read_model_directory(directory)
+
+    assert (files.checkpoint.source, files.checkpoint.total_bytes) == (WeightSource.NOTHING, 0)
+    assert "1 of the" in files.problems[0]
+    assert "missing" in files.problems[0]
+
+
+@pytest.mark.parametrize("header", [b'{"nonsense', b"{\xff}", b'{"a":' + b"[" * 100_000])
+def test_a_header_that_is_nonsense_names_the_file_and_what_the_engine_will_say(directory, header):
+    shard(directory / "model-00001-of-00002.safetensors", {"a.weight": tensor(4, 8)})
+    shard(directory / "model-00002-of-00002.safetensors", header)
+
+    files = read_model_directory(directory)
+
+    assert files.checkpoint.source is WeightSource.FILES
+    (problem,) = files.problems
+    assert problem.startswith("the header of model-00002-of-00002.safetensors is not JSON: ")
+    assert "the engine will refuse it" in problem
+
+
 def test_without_headers_and_index_the_files_are_weighed(directory):
     (directory / "pytorch_model.bin").write_bytes(bytes(123))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,58 @@ def test_what_cannot_be_read_is_exit_2_with_a_hint(words, reason, tmp_path, caps
 
     assert main(["plan", *filled, "--config", str(config)]) == 2
     assert reason in capsys.readouterr().err
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "gib"),
+    [
+        ({"model.safetensors": 2000}, "config.json alone", 15.0),
+        ({"model.safetensors": 3 << 29}, "config.json alone", 15.0),
+        ({"model.safetensors": 9 << 28}, "config.json alone", 15.0),
+        ({"model.safetensors": 8 << 30}, "sizes of the weight files", 8.0),
+        ({"model-00001-of-00004.safetensors": 4 << 30}, "config.json alone", 15.0),
+        ({"pytorch_model.bin": 133}, "config.json alone", 15.0),
+        ({}, "config.json alone", 15.0),
+    ],
+)
+def test_weights_that_are_only_estimated_are_said_to_be_and_from_what(
+    files: dict[str, int], source: str, gib: float, tmp_path: Path, capsys
+):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    for name, held_bytes in files.items():
+        (tmp_path / name).write_bytes(struct.pack("<Q", 10) + b'{"nonsense')
+        os.truncate(tmp_path / name, held_bytes)
+    words = ["plan", str(tmp_path), "--gpu-memory", "80GiB"]
+
+    assert main(words) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"stay free, with weights of {gib} GiB estimated from {source}" in text
+    main([*words, "--json"])
+    weights = json.loads(capsys.readouterr().out)["weights"]
+    assert (weights["source"], weights["estimated"]) == (source, True)
+    assert abs(weights["total_bytes"] / (1 << 30) - gib) < 0.1
+
+
+def test_weights_whose_headers_were_read_are_not_called_estimated(capsys):
+    words = ["plan", str(directory_of("minimax-m2.5")), *SEED]
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["weights"]["estimated"] is False
+    main(words)
+    assert "estimated" not in capsys.readouterr().out
 
 
 def test_an_empty_directory_cannot_be_planned(tmp_path: Path, capsys):

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from vllm_warden.cli.render import Style, cut, harmless, wrapped
 from vllm_warden.core.model import GIB
+from vllm_warden.core.plan.memory_model.checkpoint import WeightSource
 from vllm_warden.core.plan.memory_model.document import verdict_reason
 from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict
 from vllm_warden.core.plan.memory_model.limits import Limits
 from vllm_warden.core.plan.memory_model.term import Term
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall
 from vllm_warden.core.plan.memory_model.ways_out import WayOut
+from vllm_warden.core.plan.memory_model.weights import weights_known
 
 ABOUT_EQUAL = 0.05
 ARCHITECTURE_MAX = 60
@@ -52,9 +54,12 @@ def _head(title: str, plan: MemoryPlan, style: Style) -> Iterator[str]:
         parts.append(f"{shape.layers} layers")
     if shape.experts:
         parts.append(f"{shape.experts.count} experts")
-    if checkpoint.total_bytes:
-        files = f" in {checkpoint.files} files" if checkpoint.files else ""
-        parts.append(f"{_gib(checkpoint.total_bytes)} GiB{files} ({checkpoint.source.value})")
+    weights = weights_known(checkpoint, shape)
+    if weights.total_bytes:
+        has_files = checkpoint.files and weights.source is not WeightSource.CONFIG
+        count = f" in {checkpoint.files} file{'s' if checkpoint.files > 1 else ''}"
+        files = count if has_files else ""
+        parts.append(f"{_gib(weights.total_bytes)} GiB{files} ({weights.source.value})")
     yield from wrapped(", ".join(parts), style, "  ", "  ")
     era = setup.era
     known = "" if era.is_known else " (the newest known; give --vllm for another)"
@@ -109,10 +114,11 @@ def _refused(reasons: Sequence[str], style: Style) -> Iterator[str]:
 
 def _verdict(plan: MemoryPlan, style: Style) -> Iterator[str]:
     wall = plan.worst.first_wall
+    estimated = _estimated(plan)
     if wall is not None:
         doubt = "" if wall.is_certain else ", within what the terms may be off"
         text = f"does not fit: {wall.wall.value}; {_gib(-wall.spare_bytes)} GiB short{doubt}"
-        yield from _wrapped(text, style, "red", "bold")
+        yield from _wrapped(text + estimated, style, "red", "bold")
         return
     last = plan.worst.checks[-1]
     if any(not check.is_certain for check in plan.worst.checks):
@@ -123,9 +129,20 @@ def _verdict(plan: MemoryPlan, style: Style) -> Iterator[str]:
                 f"fits, but narrowly: {_gib(least.spare_bytes)} GiB beside the budget for CUDA "
                 "graphs, the sampler and fragmentation, less than they may be off"
             )
-        yield from _wrapped(text, style, "yellow", "bold")
+        yield from _wrapped(text + estimated, style, "yellow", "bold")
         return
-    yield from _wrapped(f"fits; {_gib(last.spare_bytes)} GiB stay free", style, "green", "bold")
+    text = f"fits; {_gib(last.spare_bytes)} GiB stay free{estimated}"
+    yield from _wrapped(text, style, "yellow" if estimated else "green", "bold")
+
+
+def _estimated(plan: MemoryPlan) -> str:
+    """What a verdict rests on where the headers of the weights were not read."""
+    weights = weights_known(plan.setup.model.checkpoint, plan.setup.model.shape)
+    if not weights.is_estimated:
+        return ""
+    return (
+        f", with weights of {_gib(weights.total_bytes)} GiB estimated from {weights.source.value}"
+    )
 
 
 def _ways(ways: Sequence[WayOut], style: Style) -> Iterator[str]:

@@ -76,8 +76,11 @@ def _checkpoint(
 ) -> Checkpoint:
     shards = [name for name in names if name.endswith(".safetensors")]
     shards = [name for name in shards if not name.startswith(DUPLICATES)] or shards
-    if shards:
-        groups = _from_headers(directory, shards, names, problems, deadline)
+    lacking = _lacking(directory, shards, names)
+    if lacking:
+        problems.append(lacking)
+    elif shards:
+        groups = _from_headers(directory, shards, problems, deadline)
         size = sum(group.total_bytes for group in groups)
         if size:
             return Checkpoint(WeightSource.HEADERS, size, groups, len(shards))
@@ -86,19 +89,15 @@ def _checkpoint(
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, int | float) and 0 < total < BYTES_MAX:
         return Checkpoint(WeightSource.INDEX, int(total), files=len(shards))
+    if lacking:  # the size of a part says nothing of the whole
+        return Checkpoint(WeightSource.NOTHING)
     return _by_file_size(directory, shards, names, problems)
 
 
 def _from_headers(
-    directory: Path, shards: list[str], names: list[str], problems: list[str], deadline: float
+    directory: Path, shards: list[str], problems: list[str], deadline: float
 ) -> tuple[TensorGroup, ...]:
     """Nothing unless the headers of all shards can be read: a part of the tensors misleads."""
-    if not _is_complete(names):
-        expected = _shards_of(_index(directory, names, []))
-        missing = len(expected - set(shards))
-        if missing:
-            problems.append(f"{missing} of the {len(expected)} shards of the index are missing")
-            return ()
     headers = _Headers(directory, shards, deadline)
     try:
         groups = group_tensors(count_entries(headers.one_by_one()))
@@ -106,9 +105,26 @@ def _from_headers(
         problems.append(str(problem))
         return ()
     except (ValueError, RecursionError):
-        problems.append("the header of a shard is not JSON")
-        groups = ()
+        problems.append(
+            f"the header of {_shown(headers.name)} is not JSON: the engine will refuse it; "
+            "download it again"
+        )
+        return ()
     return _plausible(groups, headers.tensor_bytes, problems)
+
+
+def _lacking(directory: Path, shards: list[str], names: list[str]) -> str:
+    """Which shards are missing, empty where none is known to be."""
+    if _is_complete(names):
+        return ""
+    expected = _shards_of(_index(directory, names, []))
+    if missing := len(expected - set(shards)):
+        return f"{missing} of the {len(expected)} shards of the index are missing"
+    parts = [match for name in shards if (match := _NUMBERED.fullmatch(name))]
+    whole = max((int(part[2]) for part in parts), default=0)
+    if expected or len(parts) < len(shards) or whole <= len(parts):
+        return ""
+    return f"{whole - len(parts)} of the {whole} shards are missing by the names of the others"
 
 
 class _HeaderProblemError(Exception):
@@ -118,11 +134,12 @@ class _HeaderProblemError(Exception):
 class _Headers:
     """The headers of all shards, read one at a time: together they take tens of MiB.
 
-    ``tensor_bytes`` is what the shards hold beside the headers read so far.
+    ``tensor_bytes`` is what the shards hold beside the headers read so far, ``name`` the newest.
     """
 
     def __init__(self, directory: Path, shards: list[str], deadline: float) -> None:
         self.tensor_bytes = 0
+        self.name = ""
         self._directory = directory
         self._shards = shards
         self._deadline = deadline
@@ -131,6 +148,7 @@ class _Headers:
         """Raises _HeaderProblemError."""
         header_bytes = 0
         for name in self._shards:
+            self.name = name
             if time.monotonic() > self._deadline:
                 raise _HeaderProblemError("reading the headers of the weights takes too long")
             try:

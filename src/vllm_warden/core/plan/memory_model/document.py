@@ -8,6 +8,7 @@ from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict
 from vllm_warden.core.plan.memory_model.limits import Limits
 from vllm_warden.core.plan.memory_model.term import Term
 from vllm_warden.core.plan.memory_model.verdict import Check, MemoryPlan, RankPlan
+from vllm_warden.core.plan.memory_model.weights import weights_known
 
 
 def plan_document(
@@ -15,13 +16,15 @@ def plan_document(
 ) -> dict[str, object]:
     """Bytes are whole numbers of one GPU; ``worst_stage`` is the stage that decides."""
     setup = plan.setup
+    weights = weights_known(setup.model.checkpoint, setup.model.shape)
     return {
         "fits": plan.fits,
         "architecture": setup.model.shape.architecture or None,
         "unknown": list(setup.model.shape.unknown),
         "weights": {
-            "source": setup.model.checkpoint.source.value,
-            "total_bytes": setup.model.checkpoint.total_bytes,
+            "source": weights.source.value,
+            "estimated": weights.is_estimated,
+            "total_bytes": weights.total_bytes,
             "files": setup.model.checkpoint.files,
         },
         "engine": {"version": setup.era.name, "extrapolated": not setup.era.is_known},

@@ -8,6 +8,14 @@ from dataclasses import replace
 from vllm_warden.core.plan.memory_model.checkpoint import TensorGroup
 from vllm_warden.core.plan.memory_model.model_shape import LayerKind, ModelShape
 
+SCALE_MIN = 1 / 8
+"""Two bits where config.json describes sixteen: what is smaller is no size of these layers."""
+
+
+def explains(shape: ModelShape, total_bytes: int) -> bool:
+    """Whether that many bytes can be the weights that config.json describes."""
+    return _scale(tuple(_groups(shape)), total_bytes) is not None
+
 
 def tensors_of(shape: ModelShape, total_bytes: int) -> tuple[TensorGroup, ...]:
     """The matrices of the usual layers; their bytes sum up to ``total_bytes`` where that is known.
@@ -15,15 +23,22 @@ def tensors_of(shape: ModelShape, total_bytes: int) -> tuple[TensorGroup, ...]:
     Embeddings stay in 16 bit; only the layers are scaled, since it is they that are quantised.
     """
     groups = tuple(_groups(shape))
-    outside = sum(group.total_bytes for group in groups if not group.layers)
-    inside = sum(group.total_bytes for group in groups if group.layers)
-    if not total_bytes or not inside or total_bytes <= outside:
+    factor = _scale(groups, total_bytes)
+    if factor is None:
         return groups
-    factor = (total_bytes - outside) / inside
     return tuple(
         replace(group, bytes=int(group.bytes * factor)) if group.layers else group
         for group in groups
     )
+
+
+def _scale(groups: tuple[TensorGroup, ...], total_bytes: int) -> float | None:
+    """By how much the layers are larger than described; None where the total is none of theirs."""
+    outside = sum(group.total_bytes for group in groups if not group.layers)
+    inside = sum(group.total_bytes for group in groups if group.layers)
+    if not inside or total_bytes < outside + inside * SCALE_MIN:
+        return None
+    return (total_bytes - outside) / inside
 
 
 def _groups(shape: ModelShape) -> Iterator[TensorGroup]:

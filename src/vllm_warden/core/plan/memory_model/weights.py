@@ -14,7 +14,7 @@ from vllm_warden.core.plan.memory_model.load_extras import (
 from vllm_warden.core.plan.memory_model.model_shape import ModelShape
 from vllm_warden.core.plan.memory_model.rank_weights import Load, stage_weights
 from vllm_warden.core.plan.memory_model.roles import is_guess
-from vllm_warden.core.plan.memory_model.synthetic_tensors import tensors_of
+from vllm_warden.core.plan.memory_model.synthetic_tensors import explains, tensors_of
 from vllm_warden.core.plan.memory_model.term import (
     Source,
     Term,
@@ -33,6 +33,27 @@ UNCERTAINTY = {
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """Where the sizes of the weights really come from, and what they add up to."""
+
+    source: WeightSource
+    total_bytes: int
+
+    @property
+    def is_estimated(self) -> bool:
+        return self.source is not WeightSource.HEADERS
+
+
+def weights_known(checkpoint: Checkpoint, shape: ModelShape) -> Known:
+    """Sizes of files that cannot be the weights of this model are not taken for them."""
+    total = checkpoint.total_bytes
+    if checkpoint.groups or not shape.is_known or explains(shape, total):
+        return Known(checkpoint.source, total)
+    described = sum(group.total_bytes for group in tensors_of(shape, 0))
+    return Known(WeightSource.CONFIG, described)
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """The layers of one pipeline stage and the weights of each of its ranks."""
 
@@ -45,8 +66,7 @@ def rank_weights(
     checkpoint: Checkpoint, shape: ModelShape, load: Load, max_model_len: int = 0
 ) -> tuple[Stage, ...]:
     """What every rank of each pipeline stage holds once the model is loaded."""
-    is_described_only = shape.is_known and checkpoint.source is WeightSource.NOTHING
-    source = WeightSource.CONFIG if is_described_only else checkpoint.source
+    source = weights_known(checkpoint, shape).source
     fraction = UNCERTAINTY[source]
     if not shape.is_known:
         share = checkpoint.total_bytes // (load.layout.tensor * load.layout.pipeline)
