@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 from tests.chaos.world import GPUS, INSTANCES, World
-from vllm_warden.api.client import ApiError, DaemonUnreachable
 
 Fault = Callable[[World, Random], str]
 
@@ -27,7 +26,7 @@ def kill_daemon(world: World, _: Random) -> str:
     """The next daemon is there a moment later, as systemd would do it."""
     pid = world.daemon_pid
     world.kill_daemon()
-    world.warden.start(wait_seconds=30)
+    world.start_daemon()
     return f"SIGKILL of the daemon {pid}"
 
 
@@ -39,7 +38,7 @@ def kill_daemon_and_engine(world: World, random: Random) -> str:
     if name in parents:
         _kill(parents[name], signal.SIGKILL)
     time.sleep(random.uniform(0, 0.5))
-    world.warden.start(wait_seconds=30)
+    world.start_daemon()
     return f"SIGKILL of the daemon, and of {name}'s API server meanwhile"
 
 
@@ -89,8 +88,7 @@ def ask(world: World, random: Random) -> str:
     """A person asks for something, twice as often for a start."""
     name = random.choice([*INSTANCES])
     verb = random.choice(["start", "start", "stop", "restart", "hold", "resume"])
-    with contextlib.suppress(ApiError, DaemonUnreachable):
-        world.warden.client.post(f"/v1/instances/{name}/{verb}")
+    world.ask(name, verb)
     return f"{verb} {name}"
 
 
@@ -112,6 +110,56 @@ def slow_driver(world: World, random: Random) -> str:
     return "NVML was slow for a moment"
 
 
+def freeze_daemon(world: World, random: Random) -> str:
+    """A host that swaps, or a debugger: everything happens to the daemon at once afterwards."""
+    pid = world.daemon_pid
+    _kill(pid, signal.SIGSTOP)
+    name = random.choice([*INSTANCES])
+    if victims := world.living(name):
+        _kill(random.choice(victims), signal.SIGKILL)
+    time.sleep(random.uniform(0.5, 3.0))
+    _kill(pid, signal.SIGCONT)
+    return f"SIGSTOP and SIGCONT of the daemon {pid}, a process of {name} killed meanwhile"
+
+
+def jump_in_time(world: World, random: Random) -> str:
+    """Somebody sets the time of day, or the host gets it from the network at last."""
+    off = random.choice([0, -86400, -3600, -5, 5, 3600, 86400, 10 * 365 * 86400])
+    world.clock.jump(off)
+    return f"the daemon's wall clock is off by {off} s"
+
+
+def fill_disk(world: World, random: Random) -> str:
+    """No room in the state directory for a moment, in which something else happens as well."""
+    meanwhile = random.choice([signal_parent, kill_engine_process, kill_daemon, ask])
+    world.disk.fill()
+    try:
+        time.sleep(random.uniform(0, 0.5))
+        told = meanwhile(world, random)
+        time.sleep(random.uniform(0, 2.0))
+    finally:
+        world.disk.empty()
+    return f"the disk was full, and {told}"
+
+
+def lose_log(world: World, random: Random) -> str:
+    """Somebody tidies up: the log of an engine that runs is emptied, or removed."""
+    name = random.choice([*INSTANCES])
+    logs = sorted((world.directory / "state" / "log" / name).glob("*.log"), key=_age)
+    if not logs:
+        return f"no log of {name} to lose"
+    newest = logs[-1]
+    if random.random() < 0.5:
+        newest.unlink()
+        return f"the log of {name} was removed: {newest.name}"
+    os.truncate(newest, 0)
+    return f"the log of {name} was emptied: {newest.name}"
+
+
+def _age(log: Path) -> float:
+    return log.stat().st_mtime
+
+
 FAULTS: tuple[tuple[int, Fault], ...] = (
     (4, kill_daemon),
     (2, kill_daemon_and_engine),
@@ -122,9 +170,14 @@ FAULTS: tuple[tuple[int, Fault], ...] = (
     (4, ask),
     (1, lose_gpu),
     (1, slow_driver),
+    (1, freeze_daemon),
+    (1, jump_in_time),
+    (1, fill_disk),
+    (1, lose_log),
 )
 
 
-def draw(random: Random) -> Fault:
-    weights = [weight for weight, _ in FAULTS]
-    return random.choices(FAULTS, weights)[0][1]
+def draw(world: World, random: Random) -> Fault:
+    able = [one for one in FAULTS if one[1] is not fill_disk or world.disk.problem is None]
+    weights = [weight for weight, _ in able]
+    return random.choices(able, weights)[0][1]

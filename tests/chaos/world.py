@@ -7,14 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.host_parts import SmallDisk, WallClock
 from tests.wardens import Warden, free_port
 from vllm_warden.adapters.cgroup.place import root_name
-from vllm_warden.api.client import DaemonUnreachable
+from vllm_warden.api.client import ApiError, DaemonUnreachable
 from vllm_warden.simulation.build import nvml_library
 from vllm_warden.simulation.host import make_host
 from vllm_warden.simulation.program import write_program
@@ -31,19 +32,35 @@ BYSTANDER = (
 """Looks like an engine by its name and its words, and is none of ours."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that a daemon has accepted as one of its events."""
+
+    daemon_pid: int
+    event: int
+    instance: str
+    verb: str
+
+
 class World:
     """What faults act on and invariants look at."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.gpus = make_host(directory / "gpus", gpus=GPUS, linger_seconds=0.2)
+        self.disk = SmallDisk(directory / "state")
+        self.clock = WallClock(directory)
         environment = {
+            **self.clock.environment,
             "LD_LIBRARY_PATH": str(nvml_library().parent),
             "WARDEN_SIMULATED_GPUS": str(self.gpus),
         }
         self.warden = Warden(directory, log_backend="file", environment=environment)
         self.bystanders: list[subprocess.Popen[bytes]] = []
-        self.daemons_killed = 0
+        self.asked: list[Asked] = []
+        self.unkept: dict[str, int] = {}
+        """Up to which attempt the history may have gaps: what a daemon that is killed kept in
+        memory while it could not write is lost with it."""
         self._configure()
 
     def _configure(self) -> None:
@@ -77,10 +94,12 @@ class World:
     def end(self) -> None:
         """Whatever happened, nothing of ours stays."""
         with contextlib.suppress(Exception):
+            self.disk.empty()
             self.resume_all()
         try:
             self.warden.end()
         finally:
+            self.disk.end()
             for one in self.bystanders:
                 one.kill()
                 one.wait()
@@ -92,9 +111,28 @@ class World:
 
     def kill_daemon(self) -> None:
         assert self.warden.process is not None
+        self._note_unkept()
         self.warden.process.kill()
         self.warden.process.wait()
-        self.daemons_killed += 1
+
+    def start_daemon(self) -> None:
+        self.warden.start(wait_seconds=30)
+        self._note_unkept()
+
+    def _note_unkept(self) -> None:
+        with contextlib.suppress(DaemonUnreachable):
+            if self.disk.is_full or any("history" in one for one in self.conditions()):
+                self.unkept = {name: int(one["attempt"]) for name, one in self.status().items()}
+
+    def conditions(self) -> list[str]:
+        document: Any = self.warden.client.get("/v1/status")
+        return list(document["daemon"]["conditions"])
+
+    def ask(self, name: str, verb: str) -> None:
+        """As a person would; a refusal is an answer too."""
+        with contextlib.suppress(ApiError, DaemonUnreachable):
+            accepted: Any = self.warden.client.post(f"/v1/instances/{name}/{verb}")
+            self.asked.append(Asked(self.daemon_pid, int(accepted["event"]), name, verb))
 
     def status(self) -> dict[str, dict[str, Any]]:
         document: Any = self.warden.client.get("/v1/status")
@@ -128,6 +166,10 @@ class World:
                 name = directory.parent.name.removeprefix("instance-")
                 found.setdefault(name, {})[directory.name] = living
         return found
+
+    def living(self, name: str) -> list[int]:
+        """All processes of an instance, as the kernel has them."""
+        return [pid for one in self.groups().get(name, {}).values() for pid in one]
 
     def resume_all(self) -> None:
         """Continue whatever a fault has stopped."""
@@ -169,14 +211,3 @@ def running(directory: Path) -> Iterator[World]:
         yield world
     finally:
         world.end()
-
-
-def wait(reached: Any, seconds: float) -> bool:
-    """Whether it came true in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with contextlib.suppress(DaemonUnreachable):
-            if reached():
-                return True
-        time.sleep(0.05)
-    return False
