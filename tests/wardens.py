@@ -150,15 +150,27 @@ class Warden:
         )
 
 
-def complete(port: int, model: str, seconds: float = 60.0) -> dict[str, Any]:
-    """One completion from an engine on loopback."""
-    body = json.dumps({"model": model, "prompt": "hello", "max_tokens": 4}).encode()
+def complete(port: int, model: str, seconds: float = 60.0, *, tokens: int = 4) -> dict[str, Any]:
+    """One completion from an engine on loopback, of exactly so many tokens."""
+    asked = {"model": model, "prompt": "hello", "max_tokens": tokens, "ignore_eos": True}
+    body = json.dumps(asked).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/completions", body, {"content-type": "application/json"}
     )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=seconds) as answer:
+    with _opener().open(request, timeout=seconds) as answer:
         return dict(json.load(answer))
+
+
+def requests_running(port: int) -> int:
+    """How many an engine on loopback says that it works on."""
+    with _opener().open(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    counts = [line for line in lines if line.startswith("vllm:num_requests_running")]
+    return int(float(counts[0].split()[-1]))
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def living(pids: list[int]) -> list[int]:

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.wardens import Warden, complete, free_port
+from tests.wardens import Warden, complete, free_port, requests_running
 from vllm_warden.simulation.host import Gpu
 
 pytestmark = pytest.mark.slow
@@ -48,7 +47,7 @@ def test_an_engine_that_would_drop_its_requests_is_stopped_after_the_last(
     words = [sys.executable, "-m", "vllm_warden", "--socket", str(gpu_warden.socket), "stop", "x"]
     with ThreadPoolExecutor(1) as others:
         answer = others.submit(complete, port, str(model))
-        gpu_warden.until(lambda: is_running(port), 10, "the request runs")
+        gpu_warden.until(lambda: requests_running(port) == 1, 10, "the request runs")
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as stop:
             gpu_warden.until(lambda: gpu_warden.status("x")["requests_left"] == 1, 10, "one left")
             status = gpu_warden.status("x")
@@ -64,16 +63,6 @@ def test_an_engine_that_would_drop_its_requests_is_stopped_after_the_last(
     status = gpu_warden.status("x")
     assert (status["state"], status["requests_left"]) == ("stopped", None)
     assert not gpu_warden.incidents("x")
-
-
-def is_running(port: int) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return any(
-        line.startswith("vllm:num_requests_running") and float(line.split()[-1]) == 1
-        for line in text.splitlines()
-    )
 
 
 def test_a_stop_is_done_when_the_memory_is_back(

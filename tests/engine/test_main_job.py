@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.conftest import ENGINE, OFFLINE
-from tests.wardens import Warden, complete, free_port, living
+from tests.wardens import Warden, complete, free_port, living, requests_running
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
@@ -35,6 +36,10 @@ def decided(warden: Warden, name: str) -> list[dict[str, Any]]:
 def failures(warden: Warden, name: str) -> list[dict[str, Any]]:
     """Of all incidents, oldest first."""
     return [one for each in warden.incidents(name) for one in (each, *each["further"])]
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
 def pids_of(warden: Warden, name: str) -> list[int]:
@@ -72,11 +77,13 @@ def test_a_sampler_out_of_memory_below_an_address_limit_is_cured_by_one_decision
 
     attempts = warden.status("a")["attempt"]
     assert warden.command("stop", "a").returncode == 0
-    assert warden.command("start", "a", seconds=600).returncode == 0
+    assert warden.command("start", "a", "--no-wait").returncode == 0
+    warden.until(lambda: warden.status("a")["pids"]["parent"] is not None, 60, "it is launched")
     status = warden.status("a")
     assert status["attempt"] == attempts + 1
     in_force = {one["name"]: one["in_force"] for one in status["settings"]}
     assert in_force["max_num_seqs"] == change["to"]
+    assert f"--max-num-seqs {change['to']} " in command_line(status["pids"]["parent"])
 
 
 def test_cudas_own_words_in_real_frames_are_understood_and_cured(
@@ -87,6 +94,7 @@ def test_cudas_own_words_in_real_frames_are_understood_and_cured(
         "PYTHONPATH": str(Path(__file__).parent / "oomsim"),
         "OOMSIM_AT": "sampler",
         "OOMSIM_BUDGET": "1138166333",
+        "TORCHDYNAMO_DISABLE": "1",  # compiling takes half a minute of each start, and is in (a)
     }
     model = models / "bigvocab"
     warden.write_config(instance("b", model, BIG_VOCABULARY, environment=environment, port=port))
@@ -176,6 +184,18 @@ def test_a_killed_engine_core_is_a_crash_although_vllm_exits_with_status_zero(
     assert warden.status("e")["attempt"] == 2
     assert not warden.status("e")["degraded"]
     assert complete(port, str(models / "tiny"))["choices"]
+    _stop_loses_no_request(warden, port, str(models / "tiny"))
+
+
+def _stop_loses_no_request(warden: Warden, port: int, model: str) -> None:
+    """What has begun is finished, and the warden says how much is left."""
+    with ThreadPoolExecutor(1) as others:
+        answer = others.submit(complete, port, model, tokens=1500)
+        warden.until(lambda: requests_running(port) == 1, 30, "the request runs")
+        stop = warden.command("stop", "e")
+        assert answer.result(60)["usage"]["completion_tokens"] == 1500
+    assert stop.returncode == 0
+    assert "requests left: 1" in stop.stdout
 
 
 def test_a_killed_rank_is_seen_and_named_before_the_parent_gives_up(
