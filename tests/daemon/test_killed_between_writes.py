@@ -14,8 +14,12 @@ from tests.daemon.test_launch import Scene
 from tests.fakes.clock import FakeClock
 from vllm_warden.adapters.store.history import History
 from vllm_warden.core.decide.decision import Decision, Remedy
+from vllm_warden.core.diagnose.diagnosis import Diagnosis
+from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.effects import RecordIncident
 from vllm_warden.core.lifecycle.events import EvidenceGathered
+from vllm_warden.core.model import Failure
+from vllm_warden.daemon import record as record_module
 from vllm_warden.daemon.act import perform
 from vllm_warden.daemon.record import Recorder
 from vllm_warden.daemon.release import collect
@@ -44,8 +48,27 @@ class Mortal:
 
 
 class State:
+    def __init__(self) -> None:
+        self.written: list[dict[str, object]] = []
+
     def write(self, document: dict[str, object]) -> None:
-        """Not looked at here."""
+        self.written.append(document)
+
+
+class Slow:
+    """A history that answers when it may."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+
+    def report_to(self, on_condition: object) -> None:
+        """Has nothing to report."""
+
+    async def append_event(self, document: object) -> None:
+        """Nobody waits for it."""
+
+    async def save_failure(self, *_: object) -> None:
+        await self.may.wait()
 
 
 async def left_behind(directory: Path, writes: int, *, open_before: bool) -> tuple[bool, bool]:
@@ -60,11 +83,11 @@ async def left_behind(directory: Path, writes: int, *, open_before: bool) -> tup
     await collect(scene.shell, "tiny", 1)
     event = next(one for one in scene.posted if isinstance(one, EvidenceGathered))
     decision, seen = Decision(Remedy.RELAUNCH, "again"), event.evidence
-    died = RecordIncident(1, event.diagnosis, decision, seen, {}, None, continues=open_before)
+    death = RecordIncident(1, event.diagnosis, decision, seen, {}, None, continues=open_before)
     if open_before:
-        scene.shell.recorder.open_incident("tiny", replace(died, attempt=0, continues=False))
+        scene.shell.recorder.open_incident("tiny", replace(death, attempt=0, continues=False))
         scene.shell.recorder.recover_incident("tiny", "not written yet when attempt 1 dies")
-    perform(scene.shell, "tiny", died)
+    perform(scene.shell, "tiny", death)
     await scene.shell.recorder.settle()
     await scene.shell.cancel_tasks()
     scene.shell.lanes.close()
@@ -91,3 +114,49 @@ def test_an_attempt_has_ended_once_its_incident_is_kept_and_not_before(
 
     assert ended == told
     assert ended or writes < MANY
+
+
+def died(attempt: int) -> RecordIncident:
+    decision = Decision(Remedy.RELAUNCH, "again")
+    seen = Evidence(())
+    return RecordIncident(attempt, Diagnosis(Failure.UNKNOWN), decision, seen, {}, None)
+
+
+def test_what_a_death_costs_is_kept_after_its_incident_and_so_never_counted_twice() -> None:
+    """Killed between the two the next daemon diagnoses the death again, and counts it again."""
+
+    async def scenario() -> tuple[int, int]:
+        slow: Any = Slow()
+        state = State()
+        recorder = Recorder(slow, state, FakeClock(), 0)
+        recorder.attempts["tiny"] = [{"number": 1}]
+        recorder.save_state({"ledger": ["attempt 1"]})  # as a step does it, before its effects
+        recorder.open_incident("tiny", died(1))
+        await asyncio.sleep(0.1)
+        before = len(state.written)
+        slow.may.set()
+        await recorder.state_written()
+        return before, len(state.written)
+
+    assert asyncio.run(scenario()) == (0, 1)
+
+
+def test_a_history_that_hangs_keeps_nobodys_stop_from_being_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record_module, "INCIDENT_FIRST_SECONDS", 0.05)
+
+    async def scenario() -> list[dict[str, object]]:
+        slow: Any = Slow()
+        state = State()
+        recorder = Recorder(slow, state, FakeClock(), 0)
+        recorder.attempts["tiny"] = [{"number": 1}]
+        recorder.open_incident("tiny", died(1))
+        recorder.save_state({"wanted": False})
+        async with asyncio.timeout(5):
+            await recorder.state_written()
+        slow.may.set()
+        await recorder.settle()
+        return state.written
+
+    assert asyncio.run(scenario()) == [{"wanted": False}]

@@ -33,6 +33,9 @@ ATTEMPTS_IN_MEMORY = 20
 FURTHER_FAILURES_MAX = 20
 """Of one incident; the first one stays, and the oldest after it go."""
 STATE_RETRY_SECONDS = 3.0
+INCIDENT_FIRST_SECONDS = 1.0
+"""So long the state waits for the incident of the death that it counts: the other way round a
+daemon that is killed between the two would diagnose that death again, and count it twice."""
 Document = dict[str, object]
 
 
@@ -84,6 +87,7 @@ class Recorder:
         self._events: deque[Document] = deque(maxlen=EVENTS_IN_MEMORY)
         self._followers: set[asyncio.Queue[Document]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: set[asyncio.Task[None]] = set()
         self._state_thread = DaemonThreads("state file")
         self._state_pending: Document | None = None
         self._state_writing = False
@@ -238,6 +242,8 @@ class Recorder:
     async def _write_states(self) -> None:
         try:
             while self._state_pending is not None:
+                if self._failures:
+                    await asyncio.wait(set(self._failures), timeout=INCIDENT_FIRST_SECONDS)
                 document, self._state_pending = self._state_pending, None
                 if await self._write_state(document):
                     continue
@@ -338,13 +344,17 @@ class Recorder:
             self._save(document)
             return
         incident = (document["number"], cast("Document", {**document}))
-        self._later(self.history.save_failure(incident, instance, (effect.attempt, attempt)))
+        saving = self.history.save_failure(incident, instance, (effect.attempt, attempt))
+        task = self._later(saving)
+        self._failures.add(task)
+        task.add_done_callback(self._failures.discard)
 
-    def _later(self, work: Coroutine[object, object, None]) -> None:
+    def _later(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_report)
+        return task
 
 
 def _report(task: asyncio.Task[None]) -> None:
