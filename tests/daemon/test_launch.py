@@ -149,6 +149,30 @@ def test_an_error_that_nobody_foresaw_is_an_answer_too(state: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_log_that_nobody_can_read_is_a_failed_launch(state: Path) -> None:
+    async def main() -> None:
+        async with scene_in(state) as scene:
+            opened = scene.log.open_stream
+
+            def unreadable(*words: Any) -> Any:
+                stream = opened(*words)
+                setattr(stream, "start_reading", no_threads)  # noqa: B010
+                return stream
+
+            def no_threads(_: object) -> None:
+                raise RuntimeError("can't start new thread")
+
+            setattr(scene.log, "open_stream", unreadable)  # noqa: B010
+            await scene.launch()
+            (failed,) = scene.posted
+            assert isinstance(failed, LaunchFailed)
+            assert "can't start new thread" in failed.reason
+            assert scene.nothing_is_left()
+            assert scene.spawner.spawned == 0
+
+    asyncio.run(main())
+
+
 def test_a_program_that_cannot_be_started_leaves_nothing(state: Path) -> None:
     async def main() -> None:
         async with scene_in(state) as scene:

@@ -152,7 +152,9 @@ class RestartSettings(BaseModel):
     model_config = _TABLE
 
     startup_failures_max: int = Field(
-        5, ge=0, description="Deaths before ready within startup_window_seconds."
+        5,
+        ge=0,
+        description="Failed launches and deaths before ready within startup_window_seconds.",
     )
     startup_window_seconds: PositiveSeconds = Field(
         21600, description="The window of startup_failures_max: 6 hours."

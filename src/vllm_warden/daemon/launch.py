@@ -51,7 +51,6 @@ async def launch(shell: Shell, name: str, effect: Launch) -> None:
         _failed(shell, name, effect.attempt, str(error), hopeless=False)
         return
     shell.live[name] = live
-    live.stream.start_reading(deliver_to(shell, live))
     await _spawn(shell, live)
 
 
@@ -67,6 +66,7 @@ async def _spawn(shell: Shell, live: LiveAttempt) -> None:
             child.watch_exit(undo)
 
     try:
+        live.stream.start_reading(deliver_to(shell, live))
         child = await shell.lanes.launches.call(
             lambda: shell.ports.spawner.spawn(live.plan, live.group, live.stream.writer_fd),
             after_late=spawned_late,
@@ -74,7 +74,7 @@ async def _spawn(shell: Shell, live: LiveAttempt) -> None:
     except LateError as late:
         del shell.live[live.instance]  # discarded later: the thread still uses its descriptors
         _failed(shell, live.instance, live.number, str(late), hopeless=False)
-    except Exception as error:  # noqa: BLE001 -- SpawnError is the adapter's; nothing else is expected
+    except Exception as error:  # noqa: BLE001 -- SpawnError is the adapter's; or no thread is left
         del shell.live[live.instance]
         await discard(shell, live)
         hopeless = getattr(error, "hopeless", False)

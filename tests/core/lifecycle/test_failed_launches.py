@@ -17,8 +17,8 @@ def fail(room: MachineRoom, reason: str = "no cgroup: Read-only file system") ->
     room.tell(ev.LaunchFailed(room.now, room.attempt, reason, hopeless=False))
 
 
-def delays_until_held(room: MachineRoom) -> list[float]:
-    delays = []
+def delays_until_held(room: MachineRoom) -> list[int]:
+    delays: list[int] = []
     while len(delays) < 100:
         fail(room)
         if not room.is_in(State.BACKOFF):

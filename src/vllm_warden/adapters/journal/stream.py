@@ -117,10 +117,11 @@ class JournalStream:
         return -1 if self._writer is None else self._writer
 
     def start_reading(self, deliver: Deliver) -> None:
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._read, args=(deliver,), name=f"journal {self._identifier}", daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread  # only one that runs can be joined
 
     def expect_more(self, expecting: bool) -> None:
         self._expecting = expecting

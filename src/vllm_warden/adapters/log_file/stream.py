@@ -47,10 +47,11 @@ class FileStream:
         return self._writer
 
     def start_reading(self, deliver: Deliver) -> None:
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._read, args=(deliver,), name=f"log {self.path.name}", daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread  # only one that runs can be joined
 
     def expect_more(self, expecting: bool) -> None:
         self._expecting = expecting

@@ -7,10 +7,12 @@ The list is emptied only by a soak, never by merely becoming ready.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_warden.core.model import Failure, Phase
 from vllm_warden.core.plan.spec import RestartSpec
+
+LEDGER_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,27 @@ def judge_budget(
             f"{restart.unchanged_repeats_max} unchanged relaunches did not last", 0.0
         )
     return BudgetVerdict(None, delay_before(repeats, entry, restart, jitter_fraction))
+
+
+def failed_launch(at_seconds: float) -> LedgerEntry:
+    """A launch that failed before there was an engine: no repeat of what one did."""
+    return LedgerEntry(
+        at_seconds, Failure.UNKNOWN, None, was_ready=False, after_soak=False, changed=True
+    )
+
+
+def judge_launch(
+    ledger: Sequence[LedgerEntry], entry: LedgerEntry, restart: RestartSpec
+) -> BudgetVerdict:
+    """The same after a failed launch, with a pause that grows: nothing about it was changed."""
+    verdict = judge_budget(ledger, entry, restart, changed=True, jitter_fraction=0.0)
+    failed = _within(ledger, entry.at_seconds, restart.startup_window_seconds, after_soak=False)
+    return replace(verdict, delay_seconds=delay_before(len(failed), entry, restart, 0.0))
+
+
+def with_entry(ledger: Sequence[LedgerEntry], entry: LedgerEntry) -> tuple[LedgerEntry, ...]:
+    """The ledger with the newest entry; the oldest ones go."""
+    return (*ledger, entry)[-LEDGER_MAX:]
 
 
 def delay_before(

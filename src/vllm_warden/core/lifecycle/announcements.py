@@ -18,6 +18,7 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "leftovers-ended": "A new daemon has ended processes that an earlier one had left; `data` "
         "holds attempt, pids and group.",
         "attempt-launched": "The engine's process exists; `data` holds attempt and settings.",
+        "launch-failed": "There is no engine, because it could not be started; the text says why.",
         "phase-entered": "The log shows the next phase of the start; `data` holds attempt, phase.",
         "engine-ready": "The first token came back from a socket of this attempt.",
         "death-foreseen": "The start is healthy, but the first full batch will or may want more "

@@ -10,7 +10,7 @@ from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.decide.document import change_document
 from vllm_warden.core.decide.envelope import note_bad, note_decided
 from vllm_warden.core.decide.knobs import effective
-from vllm_warden.core.decide.ledger import LedgerEntry
+from vllm_warden.core.decide.ledger import LedgerEntry, with_entry
 from vllm_warden.core.decide.observation import (
     MEMORY_FAILURES,
     OBSERVATIONS_MAX,
@@ -59,7 +59,6 @@ from vllm_warden.core.model import Failure, SettingValue
 
 LAST_WORDS_SECONDS = 2.0
 """After an engine process is lost the others still log why; vLLM's parent may take ten more."""
-LEDGER_MAX = 200
 
 
 def exited(instance: Instance, event: ProcessExited) -> Step:
@@ -150,7 +149,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         diagnosis=diagnosis,
         decision=decision,
         incident_open=True,
-        ledger=(*instance.ledger, replace(entry, changed=changed))[-LEDGER_MAX:],
+        ledger=with_entry(instance.ledger, replace(entry, changed=changed)),
         observations=learned,
         changes=changes,
     )
@@ -185,7 +184,7 @@ def _gone_back(
     (diagnosis, back), decision = judged, judged[1].decision
     ledger = instance.ledger
     if entry.after_soak:
-        ledger = (*ledger, replace(entry, changed=True))[-LEDGER_MAX:]
+        ledger = with_entry(ledger, replace(entry, changed=True))
     treated = replace(
         instance,
         diagnosis=diagnosis,

@@ -90,7 +90,7 @@ _TABLE: list[tuple[tuple[State, ...], type[e.Event], Rule]] = [
     ((BACKOFF,), e.TimerElapsed, Rule(starting.backoff_elapsed, (WAITING,))),
     ((STARTING,), e.Launched, Rule(starting.launched, stays=True)),
     ((STOPPING,), e.Launched, Rule(starting.launched, stays=True)),
-    ((STARTING,), e.LaunchFailed, Rule(starting.launch_failed, (FAILED, BACKOFF))),
+    ((STARTING,), e.LaunchFailed, Rule(starting.launch_failed, (FAILED, BACKOFF, HELD))),
     # the running engine
     (_RUNNING, e.PhaseEntered, Rule(starting.phase_entered, stays=True)),
     ((STARTING,), e.NotReadyYet, Rule(starting.not_ready_yet, stays=True)),

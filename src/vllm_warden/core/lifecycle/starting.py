@@ -11,6 +11,7 @@ from vllm_warden.core.decide.envelope import (
     inherited,
 )
 from vllm_warden.core.decide.knobs import effective
+from vllm_warden.core.decide.ledger import failed_launch, judge_launch, with_entry
 from vllm_warden.core.decide.slack import cuda_total_bytes
 from vllm_warden.core.lifecycle.adopting import take_over
 from vllm_warden.core.lifecycle.effects import (
@@ -56,7 +57,6 @@ LOOK_AGAIN_LATER_SECONDS = 5.0
 EAGER_SECONDS = 60.0
 """Memory of a dead engine usually comes back within a minute; after that a look costs more than
 it can win."""
-LAUNCH_RETRY_SECONDS = 30.0
 TELL_AGAIN_SECONDS = 120.0
 
 
@@ -197,11 +197,24 @@ def launched(instance: Instance, event: Launched) -> Step:
 
 
 def launch_failed(instance: Instance, event: LaunchFailed) -> Step:
+    """It may be the host's trouble of a moment, or the same every time: the budget tells."""
     reason = f"cannot launch the engine: {event.reason}"
     if event.hopeless:
         return failed(instance, event.at_seconds, reason)
-    again = replace(instance, trial=current(instance).trial)
-    return backing_off(again, event.at_seconds, reason, LAUNCH_RETRY_SECONDS)
+    told = Announce("launch-failed", reason, {"attempt": event.attempt})
+    entry = failed_launch(event.at_seconds)
+    verdict = judge_launch(instance.ledger, entry, instance.spec.restart)
+    counted = replace(instance, ledger=with_entry(instance.ledger, entry))
+    if verdict.spent is not None:
+        reason = f"the restart budget is spent ({verdict.spent}); last: {reason}"
+    elif instance.held_by is not None:
+        reason = f"failed while held by {instance.held_by}: {reason}"
+    else:
+        again = replace(counted, trial=current(instance).trial)
+        paused, effects = backing_off(again, event.at_seconds, reason, verdict.delay_seconds)
+        return paused, (told, *effects)
+    on_hold, effects = held(counted, event.at_seconds, reason)
+    return on_hold, (told, *effects)
 
 
 def backoff_elapsed(instance: Instance, event: TimerElapsed) -> Step:
