@@ -28,6 +28,7 @@ from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.config_file import ConfigFile
 from vllm_warden.daemon.leftovers import end_leftovers
 from vllm_warden.daemon.live_attempt import descriptor_name
+from vllm_warden.daemon.log_self_test import check_log
 from vllm_warden.daemon.look import own_remains, release_when_measured
 from vllm_warden.daemon.loop import Loop
 from vllm_warden.daemon.reap import must_reap, reap_orphans
@@ -84,7 +85,8 @@ async def run(setup: Setup) -> None:
     _listen_to_signals(setup, shell)  # before anybody can see that we run, and end us
     server = await serve_socket(answers, setup.daemon.socket, setup.daemon.group)
     try:
-        _tell_conditions(shell, backend.self_test())
+        check_log(shell)
+        _tell_conditions(shell)
         if setup.prepared is not None:
             setup.prepared(shell)
         await _serve(setup, shell, server)
@@ -178,13 +180,12 @@ async def _restore(recorder: Recorder, state: dict[str, object], names: list[str
                 recorder.open_incidents[name] = document
 
 
-def _tell_conditions(shell: Shell, log_problem: str | None) -> None:
+def _tell_conditions(shell: Shell) -> None:
     recorder = shell.recorder
     for translated in shell.instances.values():
         _, warning = engine_user(translated.spec)
         if warning is not None:
             log.warning("engine-user", text=warning)
-    recorder.set_condition("log-backend", log_problem)
     if shell.ports.groups.kind != "cgroup":
         recorder.set_condition(
             "cgroup",
