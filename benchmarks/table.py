@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass
 
 
@@ -39,16 +39,21 @@ def render(rows: Sequence[Row]) -> str:
     """Plain text, one line a row, notes below."""
     head = ("", "budget", "median", "min", "max", "n", "verdict")
     cells = [head, *(_cells(row) for row in rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(head))]
-    lines = [
+    lines = aligned(cells, left={0, len(head) - 1})
+    lines += [f"  {row.name}: {row.note}" for row in rows if row.note]
+    return "\n".join(lines)
+
+
+def aligned(cells: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """One line a row; columns that are not ``left`` end together."""
+    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
+    return [
         "  ".join(
-            word.ljust(width) if at in {0, len(head) - 1} else word.rjust(width)
+            word.ljust(width) if at in left else word.rjust(width)
             for at, (word, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in cells
     ]
-    lines += [f"  {row.name}: {row.note}" for row in rows if row.note]
-    return "\n".join(lines)
 
 
 def document(rows: Sequence[Row], conditions: Sequence[str]) -> str:

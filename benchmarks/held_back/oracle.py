@@ -17,10 +17,6 @@ def stays_up(scenario: Scenario, settings: Settings) -> bool:
     return first_wall(scenario.truth, settings, scenario.others, None) is None
 
 
-def is_feasible(scenario: Scenario) -> bool:
-    return relaunches(scenario) is not None
-
-
 def relaunches(scenario: Scenario) -> int | None:
     """How many nobody can avoid who starts with what was asked; None when nothing works."""
     neighbour = scenario.neighbour

@@ -6,7 +6,6 @@ import contextlib
 import getpass
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from benchmarks.held_back.draw import RESERVED_MIB
 from benchmarks.held_back.engine import DIARY, TRUTH, write_program
 from benchmarks.held_back.scenario import Scenario
 from benchmarks.held_back.truth import MIB
+from benchmarks.warden import free_port
 from vllm_warden.api.client import ApiError, Client, DaemonUnreachable
 from vllm_warden.simulation.build import nvml_library
 from vllm_warden.simulation.era import ENVIRONMENT as VERSION
@@ -131,7 +131,7 @@ class Stage:
         place = Place(
             scenario,
             name,
-            _free_port(),
+            free_port(),
             Gpu(self.root / "gpus" / f"gpu{first}"),
             mine / "diary.jsonl",
         )
@@ -236,12 +236,6 @@ class Stage:
                 self._daemon.wait()
         for name in list(self.neighbours):
             self.leave(name)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _lines(values: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.held_back.score import Mark, walls_of
+from benchmarks.table import aligned
 
 HEAD = ("", "scenarios", "solved", "gave up", "relaunches", "oracle", "wrong", "idle", "out")
 
@@ -42,7 +43,7 @@ def rows(marks: Sequence[Mark]) -> str:
         _row(family, [one for one in marks if one.played.scenario.family == family])
         for family in families
     ]
-    return _table([HEAD, _row("all", marks), *each])
+    return "\n".join(aligned([HEAD, _row("all", marks), *each], left={0}))
 
 
 def goals_text(found: Sequence[Goal]) -> str:
@@ -55,7 +56,7 @@ def goals_text(found: Sequence[Goal]) -> str:
         )
         for goal in found
     ]
-    return _table([("goal", "measured", "asked", ""), *lines])
+    return "\n".join(aligned([("goal", "measured", "asked", ""), *lines], left={0}))
 
 
 def story(mark: Mark) -> str:
@@ -92,17 +93,6 @@ def _row(name: str, marks: Sequence[Mark]) -> tuple[str, ...]:
         str(sum(one.wrong for one in marks)),
         str(sum(one.idle for one in marks)),
         str(sum(one.out for one in marks)),
-    )
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(
-            word.ljust(width) if at == 0 else word.rjust(width)
-            for at, (word, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
     )
 
 

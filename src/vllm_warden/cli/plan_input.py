@@ -19,11 +19,11 @@ from vllm_warden.config.translate import translate
 from vllm_warden.core.model import GIB, Settings
 from vllm_warden.core.plan.defaults import world_size
 from vllm_warden.core.plan.drop_in import DropInError, read_line
+from vllm_warden.core.plan.memory_model.layout import WORLD_MAX
 from vllm_warden.core.plan.memory_model.line_settings import line_settings
 from vllm_warden.core.plan.sizes import parse_bytes
 
 ASSUMED_GPU_BYTES = 80 * GIB
-GPUS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ def check_settings(settings: Settings) -> None:
         if reason is not None:
             flag = "--" + name.replace("_", "-")
             raise click.UsageError(f"cannot plan {flag} {value}: {reason}")
-    if world_size(settings) > GPUS_MAX:
+    if world_size(settings) > WORLD_MAX:
         raise click.UsageError(
-            f"cannot plan for {world_size(settings)} GPUs: one host has {GPUS_MAX} at most"
+            f"cannot plan for {world_size(settings)} GPUs: one host has {WORLD_MAX} at most"
         )
 
 

@@ -13,14 +13,13 @@ from vllm_warden.core.model import Figures, Settings
 from vllm_warden.core.plan.command_line import version_of
 from vllm_warden.core.plan.memory_model.engine_options import EngineOptions, read_options
 from vllm_warden.core.plan.memory_model.measured import (
+    BYTES_MAX,
     Measured,
     measured_from_figures,
-    of_another_load,
 )
 from vllm_warden.core.plan.memory_model.model_shape import ModelShape
+from vllm_warden.core.plan.memory_model.same_load import still_measured
 from vllm_warden.core.plan.spec import EngineFacts
-
-GPU_BYTES_MOST = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def _attempted(document: object) -> Attempted | None:
         return None
     number, total = document.get("attempt"), figures.get("total_bytes")
     version = document.get("engine_version")
-    is_size = isinstance(total, int) and 0 < total < GPU_BYTES_MOST
+    is_size = isinstance(total, int) and 0 < total < BYTES_MAX
     return Attempted(
         attempt=number if isinstance(number, int) else 0,
         moment=str(document.get("moment")),
@@ -115,15 +114,4 @@ def measured_terms(
         then.max_num_seqs,
         then.max_num_batched_tokens,
     )
-    return measured if _loads(then) == _loads(planned) else of_another_load(measured)
-
-
-def _loads(options: EngineOptions) -> tuple[object, ...]:
-    """What decides which bytes lie on a GPU before any request."""
-    return (
-        options.layout,
-        options.quantization,
-        options.offload_bytes,
-        options.speculative_tokens > 0,
-        options.enforce_eager,
-    )
+    return still_measured(measured, then, planned)

@@ -8,10 +8,9 @@ from math import inf, isfinite
 
 from vllm_warden.config.settings import KNOBS
 from vllm_warden.config.wording import Fault, Path
-from vllm_warden.core.plan.sizes import parse_bytes
+from vllm_warden.core.plan.sizes import SIZE_MOST, parse_bytes
 
-_MOST = float(1 << 48)
-"""No size of an engine is larger; what is, is a slip of the pen."""
+_MOST = float(SIZE_MOST)
 # Lowest and highest value that the engine itself takes (vLLM 0.32: CacheConfig, SchedulerConfig,
 # ParallelConfig, CompilationConfig).
 _LIMITS: Mapping[str, tuple[float, float]] = {

@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Sequence
 
 from vllm_warden.adapters.health.exchange import Answer, NoAnswer, exchange
 from vllm_warden.adapters.health.metrics import EngineMetrics, parse_metrics
-
-PROBE_TOKENS = 4
-"""So that a request decodes together with others, and is still over soon."""
+from vllm_warden.core.lifecycle.probe import ANSWER_TOKENS
 
 
 class HttpHealth:
@@ -79,7 +77,7 @@ class HttpHealth:
             wish = {
                 "model": name,
                 "prompt": list(prompt),
-                "max_tokens": PROBE_TOKENS,
+                "max_tokens": ANSWER_TOKENS,
                 "temperature": 0,
                 "ignore_eos": True,
             }

@@ -14,7 +14,6 @@ from vllm_warden.adapters.model_directory.read import ModelFiles, read_model_dir
 from vllm_warden.cli.exit_codes import ExitCode
 from vllm_warden.cli.options import examples, json_option, socket_option
 from vllm_warden.cli.plan_input import (
-    GPUS_MAX,
     Asked,
     Host,
     check_settings,
@@ -32,6 +31,7 @@ from vllm_warden.core.plan.memory_model.document import plan_document
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
 from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
+from vllm_warden.core.plan.memory_model.layout import WORLD_MAX
 from vllm_warden.core.plan.memory_model.layout_rules import refusals
 from vllm_warden.core.plan.memory_model.layouts import LayoutVerdict, all_layouts
 from vllm_warden.core.plan.memory_model.limits import Limits, find_limits
@@ -60,7 +60,7 @@ def register(app: click.Group) -> None:
     ),
 )
 @click.argument("line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="MODEL...")
-@click.option("--gpus", type=click.IntRange(1, GPUS_MAX), help="GPUs of the host.")
+@click.option("--gpus", type=click.IntRange(1, WORLD_MAX), help="GPUs of the host.")
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of one GPU, as 94.97GiB.")
 @click.option("--vllm", "version", metavar="VERSION", help="The engine's version, as 0.15.1.")
 @click.option(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import isfinite
 
 from vllm_warden.core.model import Figures
+from vllm_warden.core.plan.memory_model.measured import BYTES_MAX
 
-FIGURE_MAX = 1 << 50
-"""A pebibyte; also far above every count that vLLM prints."""
 FIGURE_MIN = 1e-3
 """Nothing that vLLM prints is smaller and not nothing; to divide by it is to divide by zero."""
 MAY_BE_NEGATIVE = ("available_",)
@@ -24,5 +23,6 @@ def _is_plausible(name: str, value: float | str) -> bool:
         return True
     if isinstance(value, bool) or not isfinite(value) or 0 < abs(value) < FIGURE_MIN:
         return False
-    least = -FIGURE_MAX if name.startswith(MAY_BE_NEGATIVE) else 0
-    return least <= value <= FIGURE_MAX
+    # far above every count that vLLM prints, too
+    least = -BYTES_MAX if name.startswith(MAY_BE_NEGATIVE) else 0
+    return least <= value <= BYTES_MAX

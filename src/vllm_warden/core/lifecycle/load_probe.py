@@ -7,7 +7,7 @@ from dataclasses import replace
 from vllm_warden.core.decide.knobs import effective
 from vllm_warden.core.lifecycle.effects import Announce, ProbeLoad
 from vllm_warden.core.lifecycle.events import LoadProbed, RequestsServed
-from vllm_warden.core.lifecycle.probe import Probe
+from vllm_warden.core.lifecycle.probe import ANSWER_TOKENS, Probe
 from vllm_warden.core.lifecycle.states import Attempt, Instance
 from vllm_warden.core.lifecycle.steps import Step, current
 from vllm_warden.core.lifecycle.trial import TrialKind
@@ -16,7 +16,6 @@ REQUESTS_MAX = 256
 """Enough for a batch of any usual size; each one is a connection of the daemon's."""
 TOKENS_UNKNOWN = 2048
 """max_num_batched_tokens where neither the operator nor our table names one."""
-ANSWER_TOKENS = 4
 VOCABULARY_UNKNOWN = 1000
 
 

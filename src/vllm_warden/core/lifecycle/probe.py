@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+ANSWER_TOKENS = 4
+"""Of each of its requests: they decode together, and are still over soon."""
+
 
 class Probe(Enum):
     DUE = auto()

@@ -6,6 +6,8 @@ import re
 
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kKmMgGtT]?)(i?)([bB]?)")
 """Longer numbers are no sizes; beyond 4,300 digits Python would not even read them."""
+SIZE_MOST = 1 << 48
+"""No size and no count of an engine is larger; what is, is a slip of the pen."""
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

@@ -9,6 +9,7 @@ from vllm_warden.core.model import Settings
 from vllm_warden.core.plan.defaults import engine_defaults
 from vllm_warden.core.plan.memory_model.layout import Layout
 from vllm_warden.core.plan.memory_model.model_shape import ModelShape
+from vllm_warden.core.plan.sizes import SIZE_MOST
 from vllm_warden.core.plan.spec import EngineFacts
 
 EIGHT_BIT_CACHE = frozenset({"fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8"})
@@ -84,7 +85,7 @@ def _cache_bytes(seen: Mapping[str, object], shape: ModelShape) -> int:
 
 def _whole(seen: Mapping[str, object], name: str) -> int:
     value = seen.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 48:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < SIZE_MOST:
         return value
     return 0
 

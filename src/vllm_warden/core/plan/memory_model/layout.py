@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+WORLD_MAX = 64
+"""No host has more GPUs; a layout of more is a slip of the pen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

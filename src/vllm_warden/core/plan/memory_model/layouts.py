@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from vllm_warden.core.plan.memory_model.estimate import Setup
 from vllm_warden.core.plan.memory_model.layout import Layout
 from vllm_warden.core.plan.memory_model.layout_rules import refusals
-from vllm_warden.core.plan.memory_model.measured import of_another_load
+from vllm_warden.core.plan.memory_model.same_load import still_measured
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall, plan_memory
 
 
@@ -46,8 +46,7 @@ def judge_layout(setup: Setup, layout: Layout, gpus: int) -> LayoutVerdict:
     if refused:
         return LayoutVerdict(layout, refused)
     options = replace(setup.options, layout=layout)
-    is_measured = layout == setup.options.layout
-    seen = setup.measured if is_measured else of_another_load(setup.measured)
+    seen = still_measured(setup.measured, setup.options, options)
     plan = plan_memory(replace(setup, options=options, measured=seen))
     weights = max(one.rank.weights.bytes for one in plan.ranks)
     return LayoutVerdict(layout, (), weights, plan)

@@ -65,11 +65,6 @@ def measured_from_figures(
     )
 
 
-def of_another_load(found: Measured) -> Measured:
-    """What stays true where other tensors lie on the GPU: another layout, offload, quantization."""
-    return Measured(context_bytes=found.context_bytes)
-
-
 def instead(term: Term, value_bytes: float | None) -> Term:
     """The measured value in the place of the term, where there is one."""
     if value_bytes is None:

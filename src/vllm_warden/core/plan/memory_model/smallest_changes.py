@@ -9,6 +9,7 @@ from vllm_warden.core.model import GIB, Settings
 from vllm_warden.core.plan.memory_model.engine_options import read_options
 from vllm_warden.core.plan.memory_model.era import era_of
 from vllm_warden.core.plan.memory_model.estimate import GpuMemory, Setup
+from vllm_warden.core.plan.memory_model.layout import WORLD_MAX
 from vllm_warden.core.plan.memory_model.line_settings import line_settings
 from vllm_warden.core.plan.memory_model.measured import Measured
 from vllm_warden.core.plan.memory_model.model import Model
@@ -16,10 +17,8 @@ from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, Wall, plan_me
 from vllm_warden.core.plan.memory_model.ways_out import WayOut, ways_out
 from vllm_warden.core.plan.spec import EngineFacts, ModelFacts
 
-GPUS_MAX = 16
+TRIED_GPUS_MAX = 16
 """Layouts are tried for so many GPUs at most: a decision must not take a second."""
-WORLD_MAX = 64
-"""No host has more GPUs; such a layout is a slip of the pen."""
 _ORDER = tuple(Wall)
 
 
@@ -64,7 +63,7 @@ def smallest_changes(question: Question, died_at: Wall) -> Answer | None:
     wall = plan.worst.first_wall
     if wall is None or _ORDER.index(wall.wall) > _ORDER.index(died_at):
         return None
-    gpus = min(max(question.gpus, plan.setup.options.layout.gpus), GPUS_MAX)
+    gpus = min(max(question.gpus, plan.setup.options.layout.gpus), TRIED_GPUS_MAX)
     return Answer(ways_out(plan, gpus), _host(plan, gpus))
 
 

@@ -12,7 +12,7 @@ from vllm_warden.core.plan.memory_model.estimate import Setup
 from vllm_warden.core.plan.memory_model.layout import Layout
 from vllm_warden.core.plan.memory_model.layouts import candidates, judge_layout
 from vllm_warden.core.plan.memory_model.limits import longest_request, safe_utilization
-from vllm_warden.core.plan.memory_model.measured import of_another_load
+from vllm_warden.core.plan.memory_model.same_load import still_measured
 from vllm_warden.core.plan.memory_model.verdict import MemoryPlan, plan_memory
 
 OFFLOAD_SPARE_BYTES = GIB
@@ -122,11 +122,7 @@ def _offload(plan: MemoryPlan) -> Iterator[WayOut]:
         yield WayOut(f"cpu_offload_gb {gib} (slow)", {"cpu_offload_gb": gib})
 
 
-LOADED_OTHERWISE = frozenset({"quantization", "offload_bytes"})
-
-
 def _fits(setup: Setup, **changes: float | str) -> bool:
     options = replace(setup.options, **changes)  # type: ignore[arg-type]
-    is_same_load = LOADED_OTHERWISE.isdisjoint(changes)
-    seen = setup.measured if is_same_load else of_another_load(setup.measured)
+    seen = still_measured(setup.measured, setup.options, options)
     return plan_memory(replace(setup, options=options, measured=seen)).fits
