@@ -67,7 +67,9 @@ def test_what_the_file_may_not_say_may_nobody_give(given: dict[str, object], wor
 
 
 def test_options_that_the_engine_does_not_have_are_refused_where_its_options_are_known() -> None:
-    known = EngineFacts(version="0.15.1", flags=frozenset({"--max-num-seqs", "--no-x", "--y-z"}))
+    all_have = {"--max-num-seqs", "--max-model-len", "--gpu-memory-utilization"}
+    flags = frozenset({*all_have, "--served-model-name", "--no-x", "--y-z"})
+    known = EngineFacts(version="0.15.1", flags=flags)
 
     problem = unknown_option_problem({"max_num_seqs": 4, "w": 1}, known)
     assert problem == (
@@ -79,6 +81,8 @@ def test_options_that_the_engine_does_not_have_are_refused_where_its_options_are
     assert close[1] == "did you mean max_num_seqs?"
     assert unknown_option_problem({"no_x": True, "y_z.depth": 3}, known) is None
     assert unknown_option_problem({"w": 1}, EngineFacts()) is None
+    partial = EngineFacts(version="0.99.0", flags=flags - {"--max-model-len"})
+    assert unknown_option_problem({"w": 1}, partial) is None
 
 
 def test_root_may_give_any_option_and_an_admin_those_that_load_nothing() -> None:

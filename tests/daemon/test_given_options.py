@@ -16,7 +16,8 @@ from vllm_warden.daemon import given_options
 from vllm_warden.daemon.answers import Answers
 from vllm_warden.daemon.threads import Lane
 
-KNOWN = EngineFacts(version="0.15.1", flags=frozenset({"--max-num-seqs", "--enforce-eager"}))
+FLAGS = {"--max-num-seqs", "--max-model-len", "--gpu-memory-utilization", "--served-model-name"}
+KNOWN = EngineFacts(version="0.15.1", flags=frozenset(FLAGS))
 
 
 class Probe:

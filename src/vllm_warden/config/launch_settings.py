@@ -18,6 +18,8 @@ from vllm_warden.core.plan.option_names import flag_of, unknown_options
 from vllm_warden.core.plan.spec import EngineFacts, InstanceSpec
 from vllm_warden.core.secrets import is_secret_name
 
+EVERY_ENGINE_HAS = ("max_num_seqs", "max_model_len", "gpu_memory_utilization", "served_model_name")
+"""A list of options without these is a part of one, and says nothing of what is not in it."""
 FOR_ADMINS = frozenset(
     {
         *KNOBS,
@@ -78,7 +80,8 @@ def unknown_option_problem(
 
     A setting that only one launch is to have would end a serving engine for nothing.
     """
-    unknown = unknown_options(given, engine.flags)
+    is_whole_list = {flag_of(knob) for knob in EVERY_ENGINE_HAS} <= engine.flags
+    unknown = unknown_options(given, engine.flags) if is_whole_list else []
     if not unknown:
         return None
     known = [flag.removeprefix("--").replace("-", "_") for flag in engine.flags]
