@@ -149,6 +149,28 @@ def test_an_error_that_nobody_foresaw_is_an_answer_too(state: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KeyError("surprise"), "internal error: KeyError: 'surprise'"),
+        (OSError(30, "Read-only file system", "/cg/x"), "/cg/x: read-only file system"),
+        (OSError("no room"), "no room"),
+    ],
+)
+def test_the_reason_is_told_in_words(state: Path, error: Exception, reason: str) -> None:
+    def refuse(*_: object) -> Any:
+        raise error
+
+    async def main() -> None:
+        async with scene_in(state) as scene:
+            setattr(scene.groups, "create", refuse)  # noqa: B010
+            await scene.launch()
+            (failed,) = scene.posted
+            assert failed.reason == reason
+
+    asyncio.run(main())
+
+
 def test_a_log_that_nobody_can_read_is_a_failed_launch(state: Path) -> None:
     async def main() -> None:
         async with scene_in(state) as scene:

@@ -48,7 +48,7 @@ async def launch(shell: Shell, name: str, effect: Launch) -> None:
     except Exception as error:  # not only LateError and OSError: the instance waits for an answer
         if not isinstance(error, (LateError, OSError)):
             log.exception("internal-error", kind="launch")
-        _failed(shell, name, effect.attempt, str(error), hopeless=False)
+        _failed(shell, name, effect.attempt, _in_words(error), hopeless=False)
         return
     shell.live[name] = live
     await _spawn(shell, live)
@@ -78,9 +78,17 @@ async def _spawn(shell: Shell, live: LiveAttempt) -> None:
         del shell.live[live.instance]
         await discard(shell, live)
         hopeless = getattr(error, "hopeless", False)
-        _failed(shell, live.instance, live.number, str(error), hopeless=hopeless)
+        _failed(shell, live.instance, live.number, _in_words(error), hopeless=hopeless)
     else:
         _take_up(shell, live, child)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror.lower()}"
+    is_told = isinstance(error, (LateError, OSError)) or hasattr(error, "hopeless")
+    return str(error) if is_told else f"internal error: {type(error).__name__}: {error}"
 
 
 def _failed(shell: Shell, name: str, attempt: int, reason: str, *, hopeless: bool) -> None:
