@@ -37,6 +37,7 @@ def instance(name: str = "minimax-m25", **changes) -> Document:
         "mode": "adapt",
         "model": "/srv/models/minimax-m2.5",
         "port": 8000,
+        "requests_left": None,
         "settings": [],
         "gpus": [0, 1, 2, 3],
         "pids": {"parent": 4242, "engine": {"4250": "VLLM::EngineCore"}},
