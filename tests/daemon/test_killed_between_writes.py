@@ -16,11 +16,12 @@ from vllm_warden.adapters.store.history import History
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
-from vllm_warden.core.lifecycle.effects import RecordIncident
+from vllm_warden.core.lifecycle.effects import RecordIncident, Signal, StopSignal
 from vllm_warden.core.lifecycle.events import EvidenceGathered
 from vllm_warden.core.model import Failure
 from vllm_warden.daemon import record as record_module
 from vllm_warden.daemon.act import perform
+from vllm_warden.daemon.adopt import find_engines
 from vllm_warden.daemon.record import Recorder
 from vllm_warden.daemon.release import collect
 
@@ -160,3 +161,24 @@ def test_a_history_that_hangs_keeps_nobodys_stop_from_being_kept(
         return state.written
 
     assert asyncio.run(scenario()) == [{"wanted": False}]
+
+
+def test_the_next_daemon_knows_that_an_attempt_was_told_to_end(tmp_path: Path) -> None:
+    async def scenario() -> tuple[bool, bool]:
+        scene = Scene(tmp_path)
+        slow: Any = Mortal(History(tmp_path / "history.db"), MANY)
+        recorder = scene.shell.recorder = Recorder(slow, State(), FakeClock(), 0)
+        scene.shell.instances = cast("Any", {"tiny": None})
+        scene.spawner.gate.set()
+        await scene.launch()
+        recorder.attempts["tiny"][0]["boot_id"] = FakeClock().boot_id()
+        scene.groups.made.clear()
+        before = find_engines(scene.shell)["tiny"].stop_asked
+        perform(scene.shell, "tiny", Signal(1, StopSignal.TERMINATE))
+        after = find_engines(scene.shell)["tiny"].stop_asked
+        await recorder.settle()
+        await scene.shell.cancel_tasks()
+        scene.shell.lanes.close()
+        return before, after
+
+    assert asyncio.run(scenario()) == (False, True)

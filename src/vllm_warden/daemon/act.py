@@ -44,6 +44,7 @@ def _begin(shell: Shell, name: str, work: Coroutine[object, object, None]) -> No
 def _signal(shell: Shell, name: str, effect: fx.Signal) -> None:
     live = shell.live.get(name)
     if live is not None and live.number == effect.attempt and live.child is not None:
+        shell.recorder.note_attempt(name, effect.attempt, {"stop_asked": True})
         live.child.signal(effect.number)
 
 

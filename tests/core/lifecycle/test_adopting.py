@@ -120,3 +120,20 @@ def test_one_that_has_ended_meanwhile_was_ready_when_it_was(room: MachineRoom) -
     assert room.instance.attempt is not None
     assert room.instance.attempt.ready_since_seconds == 20.0
     assert room.instance.attempt.free_at_launch_bytes == 7
+
+
+@pytest.mark.parametrize("held_by", [None, "person"])
+def test_a_restart_that_was_under_way_is_finished_and_is_no_death(
+    room: MachineRoom, held_by: str | None
+) -> None:
+    state = State.STOPPED if held_by is None else State.HELD
+    room.instance = replace(room.instance, state=state, held_by=held_by)
+    room.tell(ev.EngineFound(room.now, replace(FOUND, identity=None, stop_asked=True)))
+    room.open_gate()
+    assert room.is_in(State.STOPPING)
+    room.tell(ev.ProcessExited(room.now, 7, None))
+    assert room.releasing == [7]
+    room.tell(ev.AttemptReleased(room.now, 7))
+    assert room.is_in(State.WAITING if held_by is None else State.HELD)
+    assert room.instance.wanted
+    assert room.incidents == []

@@ -54,8 +54,10 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
         gate_since_seconds=None,
     )
     effects = (Announce("engine-adopted", text, {"attempt": taken.attempt}), TakeOver(taken))
-    if instance.wanted:
+    if instance.wanted and not taken.stop_asked:
         return starting, effects
     by = instance.wanted_by or "an earlier daemon"
-    stopping, ending = requests.stop_serving(starting, StopRequested(event.at_seconds, by))
+    # one that was told to end in order to start again is still wanted
+    wish = StopRequested(event.at_seconds, by, keep_wanted=instance.wanted)
+    stopping, ending = requests.stop_serving(starting, wish)
     return stopping, (*effects, *ending)

@@ -40,3 +40,5 @@ class FoundEngine:
     total_at_launch_bytes: int | None = None
     launched_as: LaunchedAs | None = None
     """None: as the settings file says now."""
+    stop_asked: bool = False
+    """It was told to end, so its end is none that nobody asked for."""
