@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import adoption, crash, relaunch, rest
+from benchmarks import adoption, crash, gate, relaunch, rest, scale
 from benchmarks.table import Row, document, render
 
 RIG = Path(__file__).parents[1] / "tests/rigs/journald.sh"
 JOURNALD = Path("/lib/systemd/systemd-journald")
-PARTS = ("crash", "relaunch", "adoption", "rest")
+PARTS = ("crash", "relaunch", "gate", "adoption", "rest", "scale")
 
 
 def main() -> int:
@@ -46,6 +46,10 @@ def _measure(part: str, directory: Path, options: argparse.Namespace) -> list[Ro
         return crash.measure(directory, options.log_backend, options.rounds)
     if part == "relaunch":
         return relaunch.measure(directory, options.log_backend, options.rounds)
+    if part == "gate":
+        return gate.measure(directory, options.log_backend, options.rounds)
+    if part == "scale":
+        return scale.measure(directory, options.log_backend, options.seconds)
     if part == "adoption":
         return adoption.measure(directory, options.log_backend, options.rounds)
     return rest.measure(directory, options.log_backend, options.seconds)

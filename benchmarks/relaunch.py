@@ -19,6 +19,13 @@ from benchmarks.warden import Scene, Warden, running
 
 BUDGET_MILLISECONDS = 50.0
 NAME = "kill to exec"
+RESTART = {
+    "startup_failures_max": 100_000,
+    "unchanged_repeats_max": 100_000,
+    "backoff_first_seconds": 0,
+}
+"""At the defaults the second crash within six hours waits 5 s and the fourth is held; here every
+round stands for the first crash of its day."""
 
 
 class Supervisor(Protocol):
@@ -100,13 +107,7 @@ def _ours(directory: Path, log_backend: str) -> Iterator[Ours]:
         log_backend,
         engine.program,
         environment=engine.environment(),
-        # At the defaults the second crash within six hours waits 5 s and the fourth is held;
-        # here every round stands for the first crash of its day.
-        restart={
-            "startup_failures_max": 100_000,
-            "unchanged_repeats_max": 100_000,
-            "backoff_first_seconds": 0,
-        },
+        restart=RESTART,
     )
     with running(scene) as warden:
         yield Ours(engine, warden)

@@ -36,6 +36,9 @@ class Scene:
     restart: Mapping[str, int | float] = field(default_factory=dict)
     daemon_environment: Mapping[str, str] = field(default_factory=dict)
     autostart: bool = True
+    instances: int = 1
+    """Further ones are named after the first, and move on by one GPU each."""
+    gpus_of_host: int = 1
 
 
 @dataclass(slots=True)
@@ -81,6 +84,17 @@ class Warden:
                 break
             time.sleep(0.05)
         raise TimeoutError(f"the instance is {state or 'unreachable'}, not {' or '.join(states)}")
+
+    def wait_for_all_ready(self) -> None:
+        """Raises TimeoutError."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(DaemonUnreachable):
+                listed = self.client.get("/v1/status")["instances"]
+                if isinstance(listed, list) and all(one["state"] == "ready" for one in listed):
+                    return
+            time.sleep(0.1)
+        raise TimeoutError("not all instances are ready")
 
     def stop(self) -> None:
         """SIGTERM stops the engine with it."""
@@ -130,25 +144,28 @@ def free_port() -> int:
 
 def _settings(scene: Scene, port: int) -> str:
     """JSON's strings, numbers and lists are TOML's too."""
-    instance = {
-        "model": str(scene.model),
-        "gpus": list(scene.gpus),
-        "port": port,
-        "user": pwd.getpwuid(os.geteuid()).pw_name,
-        "command": [str(scene.program), "serve"],
-        "autostart": scene.autostart,
-    }
     tables: dict[str, Mapping[str, object]] = {
         "daemon": {
             "socket": str(scene.directory / "s"),
             "state_directory": str(scene.directory / "state"),
             "log_backend": scene.log_backend,
         },
-        f"instance.{INSTANCE}": instance,
-        f"instance.{INSTANCE}.environment": scene.environment,
-        f"instance.{INSTANCE}.engine": scene.engine,
-        f"instance.{INSTANCE}.restart": scene.restart,
     }
+    for number in range(scene.instances):
+        name = f"instance.{INSTANCE}{number or ''}"
+        tables[name] = {
+            "model": str(scene.model),
+            "gpus": [(gpu + number) % scene.gpus_of_host for gpu in scene.gpus]
+            if scene.instances > 1
+            else list(scene.gpus),
+            "port": free_port() if number else port,
+            "user": pwd.getpwuid(os.geteuid()).pw_name,
+            "command": [str(scene.program), "serve"],
+            "autostart": scene.autostart,
+        }
+        tables[f"{name}.environment"] = scene.environment
+        tables[f"{name}.engine"] = scene.engine
+        tables[f"{name}.restart"] = scene.restart
     lines = []
     for name, values in tables.items():
         lines.append(f"[{name}]")

@@ -429,3 +429,17 @@ def test_an_idle_engine_that_ran_for_the_soaks_time_crashes_on_the_crash_budget(
         room.open_gate()
 
     assert room.is_in(State.STARTING)
+
+
+@pytest.mark.parametrize(("waited", "pause"), [(0, 0.15), (9, 0.15), (30, 0.5), (100, 5)])
+def test_a_closed_gate_is_looked_at_often_at_first_and_rarely_later(
+    room: MachineRoom, waited: float, pause: float
+) -> None:
+    room.tell(ev.StartRequested(room.now, "test"))
+    began = room.now
+    room.close_gate()
+    while room.now < began + waited:
+        room.advance(max(at for at in room.timers.values()) - room.now)
+        room.close_gate()
+
+    assert max(room.timers.values()) - room.now == pytest.approx(pause)

@@ -52,11 +52,11 @@ from vllm_warden.core.plan.gate import (
 )
 from vllm_warden.core.plan.returning import follow
 
-LOOK_AGAIN_SECONDS = 0.5
-LOOK_AGAIN_LATER_SECONDS = 5.0
-EAGER_SECONDS = 60.0
-"""Memory of a dead engine usually comes back within a minute; after that a look costs more than
-it can win."""
+LOOKS = ((10.0, 0.15), (60.0, 0.5))
+"""Until so long after the first look, so many seconds between two. Memory of a dead engine usually
+comes back within seconds, and nearly always within a minute."""
+LOOK_LATER_SECONDS = 5.0
+"""After that a look costs more than it can win."""
 TELL_AGAIN_SECONDS = 120.0
 
 
@@ -107,7 +107,7 @@ def _beside(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
 
 
 def _wait(instance: Instance, verdict: GateVerdict, waited_seconds: float) -> Step:
-    pause = LOOK_AGAIN_SECONDS if waited_seconds < EAGER_SECONDS else LOOK_AGAIN_LATER_SECONDS
+    pause = next((pause for until, pause in LOOKS if waited_seconds < until), LOOK_LATER_SECONDS)
     again, timer = with_timer(
         replace(instance, gate_text=verdict.text, reason=f"waiting: {verdict.text}"), pause
     )
