@@ -16,7 +16,13 @@ from vllm_warden.adapters.store.history import History
 from vllm_warden.core.decide.decision import Decision, Remedy
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
-from vllm_warden.core.lifecycle.effects import RecordIncident, Signal, StopSignal
+from vllm_warden.core.lifecycle.effects import (
+    Effect,
+    NoteForgotten,
+    RecordIncident,
+    Signal,
+    StopSignal,
+)
 from vllm_warden.core.lifecycle.events import EvidenceGathered
 from vllm_warden.core.model import Failure
 from vllm_warden.daemon import record as record_module
@@ -163,7 +169,13 @@ def test_a_history_that_hangs_keeps_nobodys_stop_from_being_kept(
     assert asyncio.run(scenario()) == [{"wanted": False}]
 
 
-def test_the_next_daemon_knows_that_an_attempt_was_told_to_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("effect", "known"),
+    [(Signal(1, StopSignal.TERMINATE), "stop_asked"), (NoteForgotten(1), "forgotten")],
+)
+def test_the_next_daemon_knows_what_was_asked_of_an_attempt(
+    tmp_path: Path, effect: Effect, known: str
+) -> None:
     async def scenario() -> tuple[bool, bool]:
         scene = Scene(tmp_path)
         slow: Any = Mortal(History(tmp_path / "history.db"), MANY)
@@ -173,9 +185,9 @@ def test_the_next_daemon_knows_that_an_attempt_was_told_to_end(tmp_path: Path) -
         await scene.launch()
         recorder.attempts["tiny"][0]["boot_id"] = FakeClock().boot_id()
         scene.groups.made.clear()
-        before = find_engines(scene.shell)["tiny"].stop_asked
-        perform(scene.shell, "tiny", Signal(1, StopSignal.TERMINATE))
-        after = find_engines(scene.shell)["tiny"].stop_asked
+        before = getattr(find_engines(scene.shell)["tiny"], known)
+        perform(scene.shell, "tiny", effect)
+        after = getattr(find_engines(scene.shell)["tiny"], known)
         await recorder.settle()
         await scene.shell.cancel_tasks()
         scene.shell.lanes.close()

@@ -68,6 +68,10 @@ def _arm_timer(shell: Shell, name: str, effect: fx.ArmTimer) -> None:
     shell.timers.arm(name, effect.number, effect.after_seconds)
 
 
+def _note_forgotten(shell: Shell, name: str, effect: fx.NoteForgotten) -> None:
+    shell.recorder.note_attempt(name, effect.attempt, {"forgotten": True})
+
+
 def _record_incident(shell: Shell, name: str, effect: fx.RecordIncident) -> None:
     shell.recorder.open_incident(name, effect)
 
@@ -97,6 +101,7 @@ ACTIONS: Mapping[type[fx.Effect], Callable[[Shell, str, Any], None]] = MappingPr
         fx.CollectEvidence: _collect,
         fx.ProbeLoad: _probe_load,
         fx.ArmTimer: _arm_timer,
+        fx.NoteForgotten: _note_forgotten,
         fx.RecordIncident: _record_incident,
         fx.RecoverIncident: _recover_incident,
         fx.ResolveIncident: _resolve_incident,

@@ -173,6 +173,7 @@ def _read(document: Document, boot_id: str) -> _Record | None:
             free_at_launch_bytes=_bytes(document.get("free_at_launch_bytes")),
             total_at_launch_bytes=_bytes(document.get("total_at_launch_bytes")),
             launched_as=_launched_as(document["launched_as"]),
+            forgotten=document.get("forgotten") is True,
             stop_asked=document.get("stop_asked") is True,
         )
     except (KeyError, TypeError, ValueError):

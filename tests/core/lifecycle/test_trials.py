@@ -10,6 +10,8 @@ from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 from vllm_warden.core.decide.decision import Remedy
 from vllm_warden.core.decide.envelope import Envelope
 from vllm_warden.core.lifecycle import events as ev
+from vllm_warden.core.lifecycle.effects import NoteForgotten
+from vllm_warden.core.lifecycle.machine import step
 from vllm_warden.core.lifecycle.states import State
 from vllm_warden.core.lifecycle.trial import Trial, TrialKind
 from vllm_warden.core.model import Mode
@@ -236,6 +238,19 @@ def test_what_was_forgotten_does_not_come_back_by_a_crash() -> None:
     room.open_gate()
 
     assert sequences(room)[-1] == 1024
+
+
+def test_that_a_running_attempt_teaches_nothing_is_kept_for_the_next_daemon() -> None:
+    room = degraded()
+    request = ev.ForgetRequested(room.now, "uid 0")
+    _, effects = step(room.instance, request)
+
+    assert NoteForgotten(room.attempt) in effects
+    room.tell(ev.StopRequested(room.now, "uid 0"))
+    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
+    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    _, effects = step(room.instance, request)
+    assert not any(isinstance(one, NoteForgotten) for one in effects)
 
 
 def test_forgetting_refills_no_budget() -> None:

@@ -107,6 +107,13 @@ class ArmTimer(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class NoteForgotten(Effect):
+    """Keep with the attempt that nothing is learned of it, for whoever takes it over."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecordIncident(Effect):
     """Keep one failure with everything that explains it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vllm_warden.core.decide.envelope import Envelope, accepted
-from vllm_warden.core.lifecycle.effects import Announce
+from vllm_warden.core.lifecycle.effects import Announce, NoteForgotten
 from vllm_warden.core.lifecycle.events import AcceptRequested, ForgetRequested
 from vllm_warden.core.lifecycle.states import RUNNING, Instance, State
 from vllm_warden.core.lifecycle.steps import Step
@@ -22,7 +22,8 @@ def forget(instance: Instance, event: ForgetRequested) -> Step:
     text = f"learned settings forgotten by {event.by}: the next launch uses the asked ones"
     told = (Announce("settings-forgotten", text),)
     if instance.state in _ALIVE and instance.attempt is not None:
-        return replace(bare, attempt=replace(instance.attempt, forgotten=True)), told
+        attempt = replace(instance.attempt, forgotten=True)
+        return replace(bare, attempt=attempt), (NoteForgotten(attempt.number), *told)
     return replace(bare, changes={}, lesson_unused=None), told
 
 
