@@ -11,7 +11,7 @@ SYSTEMD_ROOT := build/systemd
 SYSTEMD_STAMP := $(SYSTEMD_ROOT)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: chaos help setup demo test lint format test-fast test-journald test-engine test-systemd test-long engine bench bench-diagnosis bench-convergence bench-held-back docs clean
+.PHONY: chaos help setup demo test lint format test-fast test-journald test-engine test-systemd test-walk-through test-long engine bench bench-diagnosis bench-convergence bench-held-back docs clean
 
 help:
 	@echo 'make setup         system packages and .venv (asked for by all others)'
@@ -19,6 +19,7 @@ help:
 	@echo 'make test          lint, types, imports and the fast tests; a few minutes'
 	@echo 'make test-engine   the main job on real vLLM for the CPU; installs 2.5 GB once'
 	@echo 'make test-systemd  the service under the real systemd, in a container; needs root'
+	@echo 'make test-walk-through  docs/how-to with real vLLM under the real systemd; needs root'
 	@echo 'make test-long     the same with new random examples, and test-engine'
 	@echo 'make format        rewrite the sources in house style'
 	@echo 'make bench         the table of budgets'
@@ -61,11 +62,15 @@ test-journald: $(STAMP)
 
 # Two at a time: starting vLLM is mostly imports, one after another, on one core.
 test-engine: $(STAMP) $(ENGINE_STAMP)
-	tools/with-journald $(BIN)/pytest -m engine --no-skips -n 2 --dist worksteal
+	tools/with-journald $(BIN)/pytest -m 'engine and not systemd' --no-skips -n 2 --dist worksteal
 
 # A container with the real systemd (Debian 12), which needs root.
 test-systemd: $(STAMP) $(SYSTEMD_STAMP)
-	$(BIN)/pytest -m systemd --no-skips
+	$(BIN)/pytest -m 'systemd and not engine' --no-skips
+
+# The walk-through of docs/how-to with real vLLM.
+test-walk-through: $(STAMP) $(SYSTEMD_STAMP) $(ENGINE_STAMP)
+	$(BIN)/pytest -m 'systemd and engine' --no-skips
 
 $(SYSTEMD_STAMP): tools/systemd-root pyproject.toml tests/rigs/container.sh
 	@tools/systemd-root $(SYSTEMD_ROOT) $(PY)

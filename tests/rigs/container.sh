@@ -30,7 +30,7 @@ case $command in
 build)
     rm -rf "$name"
     mmdebstrap --quiet --variant=minbase \
-        --include=systemd,systemd-sysv,dbus,libpam-systemd,python3,python3-systemd,procps \
+        --include=systemd,systemd-sysv,dbus,libpam-systemd,python3,python3-systemd,procps,curl,libnuma1 \
         bookworm "$name" || exit
     echo rig >"$name/etc/hostname"
     : >"$name/etc/machine-id"

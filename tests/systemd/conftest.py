@@ -32,7 +32,8 @@ class Container:
             check=False,
         )
 
-    def up(self) -> None:
+    def up(self, *binds: str) -> None:
+        """``binds`` are further HOST:INSIDE pairs, read-only."""
         booted = self.rig(
             "up",
             self.name,
@@ -40,6 +41,7 @@ class Container:
             f"--bind-ro={ROOT / 'src'}:/opt/vllm-warden/src",
             f"--bind-ro={BUILT / 'packages'}:/opt/vllm-warden/packages",
             f"--bind-ro={CORPUS}:/opt/corpus",
+            *(f"--bind-ro={bind}" for bind in binds),
         )
         assert booted.returncode == 0, booted.stdout + booted.stderr
 
@@ -62,8 +64,16 @@ class Container:
 
 
 @pytest.fixture
-def container(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Container]:
+def binds() -> list[str]:
+    """What a test module wants bound in beside the product."""
+    return []
+
+
+@pytest.fixture
+def container(
+    request: pytest.FixtureRequest, tmp_path: Path, binds: list[str]
+) -> Iterator[Container]:
     made = Container(f"warden-{os.getpid()}-{abs(hash(request.node.name)) % 10_000}", tmp_path)
-    made.up()
+    made.up(*binds)
     yield made
     made.rig("down", made.name)
