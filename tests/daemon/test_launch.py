@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,14 +18,16 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.groups import FakeGroups
 from tests.fakes.log_backend import FakeLog
 from vllm_warden.adapters.systemd.notify import SystemdNotifier
-from vllm_warden.core.lifecycle.effects import Launch
+from vllm_warden.core.lifecycle.effects import Announce, Launch
 from vllm_warden.core.lifecycle.events import Launched, LaunchFailed
 from vllm_warden.core.lifecycle.states import Instance
 from vllm_warden.core.model import ProcessIdentity
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
 from vllm_warden.daemon.directories import temporary_prefixes
 from vllm_warden.daemon.launch import launch
+from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.loop import Loop
+from vllm_warden.daemon.record import Recorder
 from vllm_warden.daemon.shell import Lanes, Ports, Shell
 from vllm_warden.daemon.sweep import sweep_temporary
 from vllm_warden.daemon.threads import Lane
@@ -264,3 +267,36 @@ def test_what_an_earlier_daemon_left_goes_unless_a_living_group_uses_it(state: P
             await scene.until(lambda: temporary_prefixes(state) == {"bbbbbbbb"})
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_suspect_caches_are_put_aside_unless_another_start_uses_them(
+    state: Path, tmp_path: Path, elsewhere: bool
+) -> None:
+    cache = tmp_path / ".cache" / "vllm" / "torch_compile_cache"
+    cache.mkdir(parents=True)
+    told: list[Announce] = []
+
+    async def main() -> None:
+        async with scene_in(state) as scene:
+            scene.shell.environment = {"HOME": str(tmp_path)}
+            scene.shell.recorder = cast(
+                "Recorder",
+                SimpleNamespace(
+                    announce=lambda _, one: told.append(one), save_attempt=lambda *_: None
+                ),
+            )
+            if elsewhere:
+                plan = SimpleNamespace(environment={"HOME": str(tmp_path)})
+                other = SimpleNamespace(plan=plan, ready=False)
+                scene.shell.live["other"] = cast("LiveAttempt", other)
+            scene.spawner.gate.set()
+            await launch(scene.shell, "tiny", Launch(1, {}, (), without_caches=True))
+            scene.shell.live.pop("other", None)
+
+    asyncio.run(main())
+    assert cache.exists() is elsewhere
+    assert [one.event for one in told] == ([] if elsewhere else ["caches-put-aside"])
+    if not elsewhere:
+        (aside,) = cache.parent.iterdir()
+        assert str(aside) in told[0].text

@@ -12,7 +12,7 @@ import structlog
 from vllm_warden.api.schema import ChangeDocument
 from vllm_warden.config.world import engine_user
 from vllm_warden.core.launch_id import launch_prefix
-from vllm_warden.core.lifecycle.effects import Launch
+from vllm_warden.core.lifecycle.effects import Announce, Launch
 from vllm_warden.core.lifecycle.events import Launched, LaunchFailed, ProcessExited
 from vllm_warden.core.plan.command_line import (
     LaunchContext,
@@ -22,6 +22,7 @@ from vllm_warden.core.plan.command_line import (
 )
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
 from vllm_warden.daemon.adopt import takeover_record
+from vllm_warden.daemon.compile_caches import compile_caches, put_aside
 from vllm_warden.daemon.directories import make_owned, make_temporary, remove_temporary
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.observe import deliver_to, observe
@@ -110,6 +111,8 @@ def _take_up(shell: Shell, live: LiveAttempt, child: Child) -> None:
     )
     child.watch_exit(exited)
     shell.start(observe(shell, live))
+    if live.caches_aside:
+        shell.recorder.announce(live.instance, _caches_told(live))
     if shell.ports.log_backend.name == "journal":
         shell.ports.notifier.keep(live.descriptor_name, live.stream.writer_fd)
     shell.recorder.save_attempt(
@@ -128,6 +131,13 @@ def _take_up(shell: Shell, live: LiveAttempt, child: Child) -> None:
             "outcome": None,
         },
     )
+
+
+def _caches_told(live: LiveAttempt) -> Announce:
+    moved = ", ".join(live.caches_aside)
+    text = f"compile caches may be damaged and were put aside: {moved}; remove them if this helps"
+    data = {"attempt": live.number, "caches": list(live.caches_aside)}
+    return Announce("caches-put-aside", text, data)
 
 
 def _changes(shell: Shell, live: LiveAttempt) -> list[ChangeDocument]:
@@ -162,8 +172,23 @@ def _prepare(shell: Shell, name: str, effect: Launch, launch_id: str) -> LiveAtt
             oom_kills_at_launch=groups.oom_kills(),
             progress_seconds=shell.now(),
         )
+        if effect.without_caches:
+            live.caches_aside = _put_caches_aside(shell, live)
         undo.pop_all()
         return live
+
+
+def _put_caches_aside(shell: Shell, live: LiveAttempt) -> tuple[str, ...]:
+    """Not while another start may be writing into them: it would lose what it compiles."""
+    caches = compile_caches(live.plan.environment)
+    others = [one for one in tuple(shell.live.values()) if not one.ready]
+    if any(set(compile_caches(one.plan.environment)) & {*caches} for one in others):
+        log.warning("compile-caches-stay", instance=live.instance, reason="another start uses them")
+        return ()
+    moved, problems = put_aside(caches, launch_prefix(live.plan.launch_id))
+    for problem in problems:
+        log.warning("compile-cache-stays", instance=live.instance, error=problem)
+    return tuple(map(str, moved))
 
 
 def _plan(shell: Shell, name: str, effect: Launch, launch_id: str) -> LaunchPlan:

@@ -54,6 +54,8 @@ class LiveAttempt:
     gpu_cuda_total_bytes: dict[int, int] = field(default_factory=dict)
     shared_files: frozenset[SharedFile] = frozenset()
     """What its processes were seen to use in /dev/shm."""
+    caches_aside: tuple[str, ...] = ()
+    """Compile caches that were moved before its launch, by their new names."""
     log_is_whole: bool = True
     """False where the begin of the log, written under an earlier daemon, cannot be had."""
 

@@ -93,6 +93,24 @@ def _killed_by_signal(case: Case) -> Proposal:
     )
 
 
+COMPILER_FAILED = "graph-compiler-failed"
+"""The signature that a damaged compile cache shares with a compiler that cannot do it."""
+
+
+def _kernel_failure(case: Case) -> Proposal:
+    reason = "a kernel could not be compiled or started: worth one more try"
+    if case.diagnosis.signature == COMPILER_FAILED:
+        reason = "the compiler failed, or its cache is damaged: worth one more try"
+    return Proposal(
+        Remedy.RELAUNCH,
+        reason,
+        options=(
+            "install what the message lacks: a C compiler (or CC), nvcc, ninja, Python.h",
+            "another backend than the one whose kernel failed",
+        ),
+    )
+
+
 REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
     {
         Failure.NONE: _always(
@@ -136,12 +154,7 @@ REMEDIES: Mapping[Failure, Propose] = MappingProxyType(
             "the engine's installation does not fit together",
             "install what the message asks for into the engine's environment",
         ),
-        Failure.KERNEL_FAILURE: _always(
-            Remedy.RELAUNCH,
-            "a kernel could not be compiled or started: worth one more try",
-            "install what the message lacks: a C compiler (or CC), nvcc, ninja, Python.h",
-            "another backend than the one whose kernel failed",
-        ),
+        Failure.KERNEL_FAILURE: _kernel_failure,
         Failure.COMMUNICATION_FAILURE: _always(
             Remedy.RELAUNCH, "the ranks lost each other: usually passing"
         ),

@@ -17,6 +17,7 @@ ANNOUNCEMENTS: Mapping[str, str] = MappingProxyType(
         "engine-adopted": "A new daemon has taken over what an earlier one launched.",
         "leftovers-ended": "A new daemon has ended processes that an earlier one had left; `data` "
         "holds attempt, pids and group.",
+        "caches-put-aside": "Compile caches may be damaged and were moved; `data` holds the names.",
         "attempt-launched": "The engine's process exists; `data` holds attempt and settings.",
         "launch-failed": "There is no engine, because it could not be started; the text says why.",
         "phase-entered": "The log shows the next phase of the start; `data` holds attempt, phase.",

@@ -17,6 +17,7 @@ from vllm_warden.core.decide.observation import (
     Observation,
 )
 from vllm_warden.core.decide.policy import changes_in_words, decide
+from vllm_warden.core.decide.remedies import COMPILER_FAILED
 from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.lifecycle.effects import (
     Announce,
@@ -152,6 +153,7 @@ def treat(instance: Instance, event: EvidenceGathered) -> Step:
         ledger=with_entry(instance.ledger, replace(entry, changed=changed)),
         observations=learned,
         changes=changes,
+        caches_suspect=_suspects_caches(instance, diagnosis, entry),
     )
     blamed = changed and diagnosis.failure in SETTINGS_AT_FAULT
     if blamed or are_settings_at_fault(diagnosis, entry):
@@ -241,6 +243,15 @@ def _learned(
         entry.at_seconds, diagnosis.failure, diagnosis.phase, settings, diagnosis.figures, changed
     )
     return (*instance.observations, new)[-OBSERVATIONS_MAX:]
+
+
+def _suspects_caches(instance: Instance, diagnosis: Diagnosis, entry: LedgerEntry) -> bool:
+    """A first failure to compile may be a damaged cache's; a second one of the same day is not."""
+    return (
+        diagnosis.signature == COMPILER_FAILED
+        and not (entry.was_ready or diagnosis.incomplete)
+        and all(one.failure is not diagnosis.failure for one in instance.ledger)
+    )
 
 
 def _as_stalled(attempt: Attempt, diagnosis: Diagnosis) -> Diagnosis:

@@ -32,11 +32,15 @@ class EndRemains(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Launch(Effect):
-    """Start an attempt; answer with Launched or LaunchFailed."""
+    """Start an attempt; answer with Launched or LaunchFailed.
+
+    ``without_caches`` True: what was compiled before may be damaged, and is put aside.
+    """
 
     attempt: int
     settings: Settings
     gpu_indices: tuple[int, ...]
+    without_caches: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,8 +180,10 @@ def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
         gpu_indices=verdict.gpu_indices,
         gate_text=None,
         gate_since_seconds=None,
+        caches_suspect=False,
     )
-    effects: tuple[Effect, ...] = (Launch(number, settings, verdict.gpu_indices),)
+    launch = Launch(number, settings, verdict.gpu_indices, without_caches=instance.caches_suspect)
+    effects: tuple[Effect, ...] = (launch,)
     if instance.gate_text is not None:
         effects = (Announce("gate-opened", f"the gate is open for attempt {number}"), *effects)
     if instance.lesson_unused is not None:

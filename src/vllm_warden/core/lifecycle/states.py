@@ -91,6 +91,7 @@ class Instance:
     ``host_gpus`` is how many GPUs the host has, 0 where nobody has counted them.
     ``changes`` are the settings that the next launch overlays on the asked ones; ``trial``, where
     a person asked for one, goes before them once. ``found`` is waiting to be taken over.
+    ``caches_suspect`` True: the next launch puts what was compiled before aside.
     ``requests_left`` is how many requests a stop still waits for, None where that is not known.
     """
 
@@ -127,6 +128,7 @@ class Instance:
     gate_told: bool = False
     returning: Returning | None = None
     lesson_unused: str | None = None
+    caches_suspect: bool = False
     next_try_seconds: float | None = None
 
     @property
