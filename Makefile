@@ -53,8 +53,9 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Three at a time on two cores: the tests with real daemons mostly wait.
 test-fast: $(STAMP)
-	$(BIN)/pytest -m 'not engine and not journald and not systemd' --no-skips -n 2
+	$(BIN)/pytest -m 'not engine and not journald and not systemd' --no-skips -n 3
 
 # The rig starts a journald of its own in a private mount namespace, which needs root.
 test-journald: $(STAMP)
@@ -62,7 +63,7 @@ test-journald: $(STAMP)
 
 # Two at a time: starting vLLM is mostly imports, one after another, on one core.
 test-engine: $(STAMP) $(ENGINE_STAMP)
-	tools/with-journald $(BIN)/pytest -m 'engine and not systemd' --no-skips -n 2 --dist worksteal
+	tools/with-journald $(BIN)/pytest -m 'engine and not systemd' --no-skips -n 2 --maxschedchunk=1
 
 # A container with the real systemd (Debian 12), which needs root.
 test-systemd: $(STAMP) $(SYSTEMD_STAMP)

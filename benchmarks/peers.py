@@ -1,4 +1,4 @@
-"""Installs supervisord and circus beside us and runs the same child under each."""
+"""Installs supervisord, circus and runit beside us and runs the same child under each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from benchmarks.warden import free_port
 VENV = Path(__file__).with_name(".venv-peers")
 PACKAGES = ("supervisor", "circus", "setuptools<81")
 """supervisor 4 still imports pkg_resources, which setuptools 81 dropped."""
-NAMES = ("supervisord", "circus")
+NAMES = ("supervisord", "circus", "runit")
+RUNIT = VENV / "runit"
 UP_SECONDS = 1.3
 """supervisord counts a child as started after one second (startsecs)."""
 
@@ -65,10 +66,41 @@ def environment() -> tuple[Path | None, str]:
                 timeout=300,
             )
         except (subprocess.SubprocessError, OSError) as error:
-            reason = getattr(error, "stderr", b"") or str(error).encode()
-            last = (reason.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
-            return None, f"cannot be installed here: {last[:160]}"
+            return None, _in_words(error)
     return programs, ""
+
+
+def runit_program() -> tuple[Path | None, str]:
+    """Debian's own runsv, unpacked beside the venv and not installed; or None and why not."""
+    program = RUNIT / "usr" / "bin" / "runsv"
+    if not program.exists():
+        RUNIT.mkdir(parents=True, exist_ok=True)
+        words = 'apt-get download --quiet runit && dpkg -x runit_*.deb "$PWD" && rm runit_*.deb'
+        try:
+            subprocess.run(["sh", "-c", words], cwd=RUNIT, check=True, capture_output=True)
+        except (subprocess.SubprocessError, OSError) as error:
+            return None, _in_words(error)
+    return program, ""
+
+
+def _in_words(error: Exception) -> str:
+    reason = getattr(error, "stderr", b"") or str(error).encode()
+    last = (reason.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
+    return f"cannot be installed here: {last[:160]}"
+
+
+@contextlib.contextmanager
+def runit(directory: Path, program: Path) -> Iterator[Peer]:
+    """One runsv; a child that has run for less than a second is started again a second later."""
+    home = directory / "runit"
+    engine = _engine(home)
+    service = home / "service"
+    service.mkdir()
+    run = service / "run"
+    run.write_text(f"#!/bin/sh\nexec {engine.program} serve m --port {free_port()}\n")
+    run.chmod(0o755)
+    with _running([str(program), str(service)], engine, home):
+        yield Peer("runit", engine)
 
 
 @contextlib.contextmanager

@@ -62,6 +62,7 @@ class Score:
 def measure(directory: Path, log_backend: str, rounds: int) -> list[Row]:
     """All supervisors alive at once, killed in turn, each with its default configuration."""
     environment, problem = peers.environment()
+    runsv, runit_problem = peers.runit_program()
     with contextlib.ExitStack() as stack:
         scores = [Score(stack.enter_context(_ours(directory / "w", log_backend)))]
         if environment is not None:
@@ -69,6 +70,8 @@ def measure(directory: Path, log_backend: str, rounds: int) -> list[Row]:
                 Score(stack.enter_context(start(directory, environment)))
                 for start in (peers.supervisord, peers.circus)
             ]
+        if runsv is not None:
+            scores.append(Score(stack.enter_context(peers.runit(directory, runsv))))
         chance = random.Random(1)  # so that no kill is in step with a supervisor's own clock
         for _ in range(rounds):
             for score in scores:
@@ -82,8 +85,11 @@ def measure(directory: Path, log_backend: str, rounds: int) -> list[Row]:
         )
         for at, score in enumerate(scores)
     ]
-    if problem:
-        rows += [missing(f"{NAME}, {name}", "ms", None, problem) for name in peers.NAMES]
+    measured = {score.supervisor.name for score in scores}
+    for name in peers.NAMES:
+        if name not in measured:
+            reason = runit_problem if name == "runit" else problem
+            rows.append(missing(f"{NAME}, {name}", "ms", None, reason))
     return rows
 
 

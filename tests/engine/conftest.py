@@ -21,6 +21,22 @@ OFFLINE = {
 }
 
 
+LONGEST_FIRST = (
+    "test_a_sampler_out_of_memory_below_an_address_limit_is_cured_by_one_decision",
+    "test_cudas_own_words_in_real_frames_are_understood_and_cured",
+    "test_a_killed_rank_is_seen_and_named_before_the_parent_gives_up",
+    "test_a_killed_engine_core_is_a_crash_although_vllm_exits_with_status_zero",
+    "test_an_allowed_shorter_context_takes_the_printed_estimate_in_one_relaunch",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Handed out one by one, the longest first, two workers end together."""
+    last = len(LONGEST_FIRST)
+    rank = {name: at for at, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.name, last))
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tiny local models: ``bigvocab`` (the incident's vocabulary), ``tiny`` and ``long``."""
