@@ -190,7 +190,7 @@ def test_a_killed_engine_core_is_a_crash_although_vllm_exits_with_status_zero(
 
 
 def _stop_loses_no_request(warden: Warden, port: int, model: str) -> None:
-    """What has begun is finished. (How much is left vLLM may be too busy to say.)"""
+    """What has begun is finished; how much is left vLLM may be too busy to say."""
     with ThreadPoolExecutor(1) as others:
         answer = others.submit(complete, port, model, tokens=1500)
         warden.until(lambda: requests_running(port) == 1, 30, "the request runs")
