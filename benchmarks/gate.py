@@ -15,8 +15,8 @@ from benchmarks import engine as engines
 from benchmarks.relaunch import RESTART
 from benchmarks.table import Row
 from benchmarks.warden import Scene, Warden, running
-from vllm_warden.simulation.build import nvml_library
-from vllm_warden.simulation.host import ENVIRONMENT, make_host
+from vllm_warden.simulation.build import driver_environment
+from vllm_warden.simulation.host import make_host
 
 OVERHEAD_BUDGET_MILLISECONDS = 100.0
 FREE_BUDGET_MILLISECONDS = 200.0
@@ -96,10 +96,7 @@ def _contestant(directory: Path, log_backend: str, gpus: int) -> Iterator[Contes
         environment=engine.environment(),
         engine={"tensor_parallel_size": gpus} if gpus else {},
         restart=RESTART,
-        daemon_environment={
-            "LD_LIBRARY_PATH": str(nvml_library().parent),
-            ENVIRONMENT: str(host),
-        },
+        daemon_environment=driver_environment(host),
     )
     with running(scene) as warden:
         yield Contestant(engine, warden, host)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.table import Row
 from benchmarks.warden import Scene, Warden, running
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import ENVIRONMENT, make_host
 from vllm_warden.simulation.models import write_minimax_m25
 from vllm_warden.simulation.plan import SPEED
@@ -36,10 +36,7 @@ def measure(directory: Path, log_backend: str, seconds: float) -> list[Row]:
         gpus=(0, 1, 2, 3),
         environment={ENVIRONMENT: str(gpus), SPEED: "600"},
         engine={"tensor_parallel_size": 4, "max_model_len": 32768, "max_num_seqs": 128},
-        daemon_environment={
-            "LD_LIBRARY_PATH": str(nvml_library().parent),
-            ENVIRONMENT: str(gpus),
-        },
+        daemon_environment=driver_environment(gpus),
     )
     with running(scene) as warden:
         warden.wait_for_state("ready")

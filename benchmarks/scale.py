@@ -9,8 +9,8 @@ from benchmarks import engine as engines
 from benchmarks.rest import MIB, cpu_seconds, memory_bytes
 from benchmarks.table import Row
 from benchmarks.warden import Scene, running
-from vllm_warden.simulation.build import nvml_library
-from vllm_warden.simulation.host import ENVIRONMENT, make_host
+from vllm_warden.simulation.build import driver_environment
+from vllm_warden.simulation.host import make_host
 
 COUNTS = (1, 32)
 GPUS = 8
@@ -36,10 +36,7 @@ def _with_instances(directory: Path, log_backend: str, count: int, seconds: floa
         gpus=(0,),
         environment=engine.environment(),
         engine={"gpu_memory_utilization": 0.2},
-        daemon_environment={
-            "LD_LIBRARY_PATH": str(nvml_library().parent),
-            ENVIRONMENT: str(host),
-        },
+        daemon_environment=driver_environment(host),
         instances=count,
         gpus_of_host=GPUS,
     )

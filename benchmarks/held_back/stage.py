@@ -21,7 +21,7 @@ from benchmarks.held_back.scenario import Scenario
 from benchmarks.held_back.truth import MIB
 from benchmarks.warden import free_port
 from vllm_warden.api.client import ApiError, Client, DaemonUnreachable
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.era import ENVIRONMENT as VERSION
 from vllm_warden.simulation.host import ENVIRONMENT as GPUS
 from vllm_warden.simulation.host import Gpu, make_host
@@ -106,8 +106,7 @@ class Stage:
         config = self.root / "config.toml"
         config.write_text(text)
         config.chmod(0o640)
-        library = str(nvml_library().parent)
-        self._environment = {**os.environ, "LD_LIBRARY_PATH": library, GPUS: str(gpus)}
+        self._environment = {**os.environ, **driver_environment(gpus)}
         command = [sys.executable, "-m", "benchmarks.held_back.daemon", "--config", str(config)]
         with (self.root / "output").open("ab") as output:
             self._daemon = subprocess.Popen(

@@ -16,7 +16,7 @@ from tests.chaos.host_parts import SmallDisk, WallClock
 from tests.wardens import Warden, free_port
 from vllm_warden.adapters.cgroup.place import root_name
 from vllm_warden.api.client import ApiError, DaemonUnreachable
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import make_host
 from vllm_warden.simulation.program import write_program
 
@@ -50,11 +50,7 @@ class World:
         self.gpus = make_host(directory / "gpus", gpus=GPUS, linger_seconds=0.2)
         self.disk = SmallDisk(directory / "state")
         self.clock = WallClock(directory)
-        environment = {
-            **self.clock.environment,
-            "LD_LIBRARY_PATH": str(nvml_library().parent),
-            "WARDEN_SIMULATED_GPUS": str(self.gpus),
-        }
+        environment = {**self.clock.environment, **driver_environment(self.gpus)}
         self.warden = Warden(directory, log_backend="file", environment=environment)
         self.bystanders: list[subprocess.Popen[bytes]] = []
         self.asked: list[Asked] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.wardens import Warden, free_port
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import make_host
 from vllm_warden.simulation.program import write_program
 
@@ -26,9 +26,7 @@ def warden(tmp_path: Path) -> Iterator[Warden]:
 def gpu_warden(tmp_path: Path) -> Iterator[Warden]:
     """A host with two simulated GPUs."""
     gpus = make_host(tmp_path / "gpus", gpus=2)
-    library = str(nvml_library().parent)
-    environment = {"LD_LIBRARY_PATH": library, "WARDEN_SIMULATED_GPUS": str(gpus)}
-    made = Warden(tmp_path, log_backend="file", environment=environment)
+    made = Warden(tmp_path, log_backend="file", environment=driver_environment(gpus))
     yield made
     made.end()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.wardens import Warden
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import make_host
 from vllm_warden.simulation.models import write_minimax_m25
 
@@ -45,11 +45,7 @@ def host(tmp_path: Path, instance: Callable[..., str]) -> Iterator[Callable[[str
 
 def _host(tmp_path: Path) -> Warden:
     gpus = make_host(tmp_path / "gpus", gpus=4)
-    environment = {
-        "LD_LIBRARY_PATH": str(nvml_library().parent),
-        "WARDEN_SIMULATED_GPUS": str(gpus),
-    }
-    return Warden(tmp_path, log_backend="file", environment=environment)
+    return Warden(tmp_path, log_backend="file", environment=driver_environment(gpus))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tests.model_directories.models import MODELS
 from tests.model_directories.write import write_model
 from tests.wardens import Warden
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import make_host
 
 pytestmark = pytest.mark.slow
@@ -29,9 +29,7 @@ TP8_EP = "TP8+EP: tensor_parallel_size 8 with expert parallel (8 GPUs)"
 def host(tmp_path: Path, instance: Callable[..., str]) -> Iterator[Callable[..., Warden]]:
     """Starts a daemon for MiniMax-M2.5 on some of eight GPUs with these engine options."""
     gpus = make_host(tmp_path / "gpus", gpus=8)
-    library = str(nvml_library().parent)
-    environment = {"LD_LIBRARY_PATH": library, "WARDEN_SIMULATED_GPUS": str(gpus)}
-    made = Warden(tmp_path, log_backend="file", environment=environment)
+    made = Warden(tmp_path, log_backend="file", environment=driver_environment(gpus))
 
     def start(engine: str, chosen: str = "[0, 1]") -> Warden:
         variables = f'{{ WARDEN_SIMULATED_SPEED = "200", WARDEN_SIMULATED_GPUS = "{gpus}" }}'

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pytest
 
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import is_alive, make_host
 from vllm_warden.simulation.models import write_minimax_m25
 from vllm_warden.simulation.program import write_program
@@ -140,10 +140,7 @@ class Host:
             "D = [N.nvmlDeviceGetHandleByIndex(i) for i in range(N.nvmlDeviceGetCount())]; "
             f"print({expression})"
         )
-        environment = os.environ | {
-            "LD_LIBRARY_PATH": str(nvml_library().parent),
-            "WARDEN_SIMULATED_GPUS": str(self.gpus),
-        }
+        environment = os.environ | driver_environment(self.gpus)
         command = [sys.executable, "-c", script]
         return subprocess.check_output(command, env=environment, text=True).strip()
 

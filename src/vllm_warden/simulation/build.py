@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from vllm_warden.simulation.host import ENVIRONMENT
+
 SOURCE = Path(__file__).with_name("nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
 
@@ -33,6 +35,14 @@ def nvml_library(cache: Path | None = None) -> Path:
     if not library.exists():
         _compile(library)
     return library
+
+
+def driver_environment(gpus: Path) -> dict[str, str]:
+    """What makes a program see the simulated GPUs of a host's directory (``host.make_host``).
+
+    Raises CannotBuild.
+    """
+    return {"LD_LIBRARY_PATH": str(nvml_library().parent), ENVIRONMENT: str(gpus)}
 
 
 def _compile(library: Path) -> None:

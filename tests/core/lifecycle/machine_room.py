@@ -117,6 +117,11 @@ class MachineRoom:
     def attempt(self) -> int:
         return self.instance.attempts_made
 
+    def end(self, remains: str = "") -> None:
+        """What was told to stop exits, and is released."""
+        self.tell(ev.ProcessExited(self.now, self.attempt, 0))
+        self.tell(ev.AttemptReleased(self.now, self.releasing.pop(), remains))
+
     def die(self, status: int | None = 1, *lines: str, incomplete: bool = False) -> None:
         """The parent exits with these lines in its log; evidence is gathered at once."""
         self.alive.discard(self.attempt)

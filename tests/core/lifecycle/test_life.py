@@ -49,8 +49,7 @@ def test_learned_settings_are_used_at_the_next_start(room: MachineRoom) -> None:
     room.open_gate()
     room.ready()
     room.tell(ev.StopRequested(room.now, "test"))
-    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
     room.start()
 
     assert room.launches[-1].settings["max_num_seqs"] == 256
@@ -208,8 +207,7 @@ def test_what_a_stop_could_not_free_is_part_of_the_reason(room: MachineRoom) -> 
     room.start()
     room.ready()
     room.tell(ev.StopRequested(room.now, "test"))
-    room.tell(ev.ProcessExited(room.now, 1, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop(), "GPU 0: the driver keeps 9 GiB"))
+    room.end("GPU 0: the driver keeps 9 GiB")
 
     assert room.instance.reason == "stopped by test; GPU 0: the driver keeps 9 GiB"
 
@@ -218,8 +216,7 @@ def test_restart_comes_back_and_stop_does_not(room: MachineRoom) -> None:
     room.start()
     room.ready()
     room.tell(ev.RestartRequested(room.now, "test"))
-    room.tell(ev.ProcessExited(room.now, 1, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
 
     assert room.is_in(State.WAITING)
 
@@ -393,8 +390,7 @@ def test_a_hold_during_a_restart_is_kept(room: MachineRoom) -> None:
     room.ready()
     room.tell(ev.RestartRequested(room.now, "test"))
     room.tell(ev.HoldRequested(room.now, "test"))
-    room.tell(ev.ProcessExited(room.now, 1, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
 
     assert room.is_in(State.HELD)
 

@@ -41,8 +41,7 @@ def prove(room: MachineRoom) -> None:
 
 def restart(room: MachineRoom, trial: Trial | None = None) -> None:
     room.tell(ev.RestartRequested(room.now, "uid 0", trial=trial))
-    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
     room.open_gate()
 
 
@@ -106,8 +105,7 @@ def test_after_the_soak_a_retried_capacity_crashes_like_any_other() -> None:
 def test_a_retry_is_launched_once_although_the_gate_and_the_launch_take_several_tries() -> None:
     room = degraded()
     room.tell(ev.RestartRequested(room.now, "uid 0", trial=AGAIN))
-    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
     room.close_gate()
     room.advance(1)
     room.open_gate()
@@ -190,8 +188,7 @@ def test_a_stop_ends_a_retry_that_was_asked_for() -> None:
     room = degraded()
     room.tell(ev.RestartRequested(room.now, "uid 0", trial=AGAIN))
     room.tell(ev.StopRequested(room.now, "uid 0"))
-    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
     room.start()
 
     assert sequences(room)[-1] == 256
@@ -247,8 +244,7 @@ def test_that_a_running_attempt_teaches_nothing_is_kept_for_the_next_daemon() ->
 
     assert NoteForgotten(room.attempt) in effects
     room.tell(ev.StopRequested(room.now, "uid 0"))
-    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
     _, effects = step(room.instance, request)
     assert not any(isinstance(one, NoteForgotten) for one in effects)
 
@@ -309,8 +305,7 @@ def test_another_engine_version_begins_with_what_this_one_has_proven() -> None:
     room = degraded()
     prove(room)
     room.tell(ev.RestartRequested(room.now, "uid 0"))
-    room.tell(ev.ProcessExited(room.now, room.attempt, 0))
-    room.tell(ev.AttemptReleased(room.now, room.releasing.pop()))
+    room.end()
     newer = GateReport(engine=EngineFacts("0.33.0", is_cpu=True))
     room.tell(ev.GateReported(room.now, room.looks.pop(), newer))
 

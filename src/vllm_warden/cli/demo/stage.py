@@ -19,7 +19,7 @@ from pathlib import Path
 
 from vllm_warden.api.client import ApiError, Client, DaemonUnreachable
 from vllm_warden.cli.demo.state import listed, part
-from vllm_warden.simulation.build import nvml_library
+from vllm_warden.simulation.build import driver_environment
 from vllm_warden.simulation.host import ENVIRONMENT, is_alive, make_host
 from vllm_warden.simulation.models import write_minimax_m25
 from vllm_warden.simulation.plan import SPEED
@@ -83,13 +83,9 @@ class Stage:
 
     def start(self) -> None:
         """Write the files and start the daemon. Raises CannotBuild, CannotStage."""
-        library = nvml_library()
         gpus = make_host(self.directory / "gpus", linger_seconds=LINGER_SECONDS)
         config = self._write_config(gpus)
-        environment = os.environ | {
-            "LD_LIBRARY_PATH": str(library.parent),
-            ENVIRONMENT: str(gpus),
-        }
+        environment = os.environ | driver_environment(gpus)
         command = [sys.executable, "-m", "vllm_warden.daemon.main", "--config", str(config)]
         with self.daemon_log.open("wb") as log:
             # A session of its own: Ctrl-C reaches the demo, which stops things in order.
