@@ -47,9 +47,10 @@ def test_no_link_leads_to_somebody_elses_directory(tmp_path: Path) -> None:
     others.mkdir(parents=True)
     (tmp_path / "vllm").symlink_to(tmp_path / "others")
 
-    moved, _ = put_aside([tmp_path / "vllm" / "torch_compile_cache"], "0011")
+    moved, problems = put_aside([tmp_path / "vllm" / "torch_compile_cache"], "0011")
 
     assert moved == []
+    assert "a link leads to it" in problems[0]
     assert others.is_dir()
 
 

@@ -32,6 +32,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, *running: int | None) -> list[int]
     monkeypatch.setattr("vllm_warden.daemon.drain.asyncio.sleep", slept)
     shell: Any = SimpleNamespace(
         live={"x": live},
+        launching={},
         ports=SimpleNamespace(health=health),
         now=lambda: 9.0,
         post=lambda _, event: posted.append(event),

@@ -6,11 +6,14 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.fakes.clock import FakeClock
 from tests.fakes.groups import FakeAttemptGroup, FakeGroups
+from tests.fakes.process_watch import FakeProcessWatch
 from vllm_warden.core.lifecycle.effects import Announce
 from vllm_warden.core.lifecycle.found import FoundEngine
-from vllm_warden.daemon import leftovers
+from vllm_warden.daemon import leftovers, remains
 from vllm_warden.daemon.leftovers import end_leftovers
 
 GOES_ON = FoundEngine(
@@ -44,10 +47,11 @@ class Clock(FakeClock):
 
 class Scene:
     def __init__(self) -> None:
+        self.watch = FakeProcessWatch()
         self.groups, self.recorder, clock = FakeGroups(), Recorder(), Clock()
         self.tasks: list[asyncio.Task[None]] = []
         self.shell: Any = SimpleNamespace(
-            ports=SimpleNamespace(groups=self.groups),
+            ports=SimpleNamespace(groups=self.groups, watch=self.watch),
             recorder=self.recorder,
             now=clock.now_seconds,
             start=lambda work: self.tasks.append(asyncio.ensure_future(work)),
@@ -104,14 +108,29 @@ def test_a_group_of_an_instance_without_an_attempts_name_is_ended() -> None:
     assert "no attempt by its name" in told[1]
 
 
-def test_what_does_not_end_is_an_event_and_a_condition() -> None:
+def test_what_does_not_end_is_an_event_and_a_condition_until_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene()
-    scene.left("one", 2, "bbbbbbbb", 2, 3).unkillable = {3}
+    group = scene.left("one", 2, "bbbbbbbb", 2, 3)
+    group.unkillable = {3}
+    scene.watch.titles, scene.watch.stuck = {3: "VLLM::Worker"}, {3: "nv_wait"}
+    seen: list[str | None] = []
 
+    def kept(key: str, text: str | None) -> None:
+        if key == f"remains-{group.path}":
+            seen.append(text)
+            group.members.clear()  # it ends after it was named once
+
+    monkeypatch.setattr(scene.recorder, "set_condition", kept)
+    monkeypatch.setattr(remains, "LOOK_SECONDS", 0)
     (told,) = scene.end({})
 
     assert "1 of 2 processes of attempt 2" in told[1]
-    assert "do not end: 3" in str(scene.recorder.conditions["remains-one"])
+    named, gone = seen
+    assert "one: killed, but still there: 3 (VLLM::Worker, waits in the kernel" in str(named)
+    assert gone is None
+    assert group.removed
 
 
 def test_what_nobody_can_place_is_a_condition_as_long_as_it_is_there(monkeypatch: Any) -> None:

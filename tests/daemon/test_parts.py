@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import Failure, Phase
 from vllm_warden.core.plan.spec import InstanceSpec, LaunchPlan
 from vllm_warden.daemon import durable
-from vllm_warden.daemon.act import ACTIONS
+from vllm_warden.daemon.act import ACTIONS, perform
 from vllm_warden.daemon.documents import instance_document
 from vllm_warden.daemon.kept_lines import FIRST_LINES_KEPT, LAST_LINES_KEPT
 from vllm_warden.daemon.live_attempt import LiveAttempt
@@ -43,6 +44,24 @@ def test_every_effect_has_an_action() -> None:
     }
 
     assert {kind.__name__ for kind in ACTIONS} == kinds
+
+
+def test_what_is_about_to_run_gets_its_signal_then() -> None:
+    sent: list[int] = []
+    live: Any = SimpleNamespace(number=3, child=SimpleNamespace(signal=sent.append))
+
+    async def scenario() -> list[int]:
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        recorder = SimpleNamespace(note_attempt=lambda *_: None)
+        shell: Any = SimpleNamespace(live={}, launching={"x": begun}, recorder=recorder)
+        perform(shell, "x", fx.Signal(3, fx.StopSignal.TERMINATE))
+        assert sent == []
+        shell.live["x"] = live
+        begun.set_result(None)
+        await asyncio.sleep(0)
+        return sent
+
+    assert asyncio.run(scenario()) == [fx.StopSignal.TERMINATE]
 
 
 def test_an_instance_document_has_the_published_shape() -> None:

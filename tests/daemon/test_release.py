@@ -14,7 +14,7 @@ from tests.fakes.groups import FakeAttemptGroup
 from tests.fakes.log_backend import FakeStream
 from tests.fakes.process_watch import FakeProcessWatch
 from vllm_warden.core.plan.spec import LaunchPlan
-from vllm_warden.daemon import release
+from vllm_warden.daemon import release, remains
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.release import _ended, _finish_log, discard
 from vllm_warden.daemon.shell import Lanes
@@ -99,7 +99,7 @@ def test_what_no_signal_ends_holds_up_no_incident_and_is_named_until_it_has_ende
         return clock.now_seconds()
 
     monkeypatch.setattr(release, "EMPTY_POLL_LATER_SECONDS", 0.001)
-    monkeypatch.setattr(release, "REMAINS_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(remains, "LOOK_SECONDS", 0.001)
     shell.now = now
 
     async def scenario() -> None:
@@ -107,11 +107,11 @@ def test_what_no_signal_ends_holds_up_no_incident_and_is_named_until_it_has_ende
         assert clock.now_seconds() - 1000 >= 15
         await discard(shell, live)
         assert group.removed is False
-        text = conditions["remains-x-1"] or ""
+        text = conditions[f"remains-{group.path}"] or ""
         assert "x: killed, but still there: 12 (VLLM::Worker, waits in the kernel nv_wait)" in text
         assert "11" not in text
         group.members.clear()
         await asyncio.wait_for(_removal(group), 10)
-        assert conditions["remains-x-1"] is None
+        assert conditions[f"remains-{group.path}"] is None
 
     asyncio.run(scenario())

@@ -42,6 +42,15 @@ def _begin(shell: Shell, name: str, work: Coroutine[object, object, None]) -> No
 
 
 def _signal(shell: Shell, name: str, effect: fx.Signal) -> None:
+    """What is about to be launched or taken over gets it then."""
+    begun = shell.launching.get(name)
+    if begun is None:
+        _signal_now(shell, name, effect)
+    else:
+        begun.add_done_callback(lambda _: _signal_now(shell, name, effect))
+
+
+def _signal_now(shell: Shell, name: str, effect: fx.Signal) -> None:
     live = shell.live.get(name)
     if live is not None and live.number == effect.attempt and live.child is not None:
         shell.recorder.note_attempt(name, effect.attempt, {"stop_asked": True})

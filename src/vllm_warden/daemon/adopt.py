@@ -74,7 +74,7 @@ def find_engines(shell: Shell) -> dict[str, FoundEngine]:
 
 
 def _certainty(one: FoundEngine) -> tuple[bool, bool, int]:
-    return one.identity is not None, not one.forgotten, one.attempt
+    return one.identity is not None, one.launched_as is not None, one.attempt
 
 
 def _alive(shell: Shell, name: str, group: AttemptGroup) -> FoundEngine | None:
@@ -211,7 +211,6 @@ async def take_over(shell: Shell, name: str, effect: TakeOver) -> None:
     found = effect.found
     live, child = await _prepared(shell, name, found)
     shell.live[name] = live
-    live.stream.start_reading(deliver_to(shell, live))
     if child is None:
         live.exited, live.ready = True, found.ready_since_seconds is not None
         shell.post(name, ProcessExited(shell.now(), live.number, None))
@@ -233,6 +232,7 @@ async def _prepared(
     while True:
         try:
             prepared = await shell.lanes.launches.call(lambda: _prepare(shell, name, found))
+            await _start_reading(shell, prepared[0])
         except Exception as error:
             if not isinstance(error, (LateError, OSError)):
                 log.exception("internal-error", kind="adoption")
@@ -242,6 +242,14 @@ async def _prepared(
         else:
             shell.recorder.set_condition(f"adoption-{name}", None)
             return prepared
+
+
+async def _start_reading(shell: Shell, live: LiveAttempt) -> None:
+    try:
+        live.stream.start_reading(deliver_to(shell, live))
+    except Exception:  # no thread is left, for example
+        await shell.lanes.evidence.call(live.stream.close)
+        raise
 
 
 def _prepare(shell: Shell, name: str, found: FoundEngine) -> tuple[LiveAttempt, Child | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -50,7 +51,7 @@ def _rename(cache: Path, name: str) -> bool:
         return False
     try:
         if Path(f"/proc/self/fd/{parent}").readlink() != cache.parent:
-            return False
+            raise OSError(errno.ELOOP, "a link leads to it; move it by hand")
         os.rename(cache.name, name, src_dir_fd=parent, dst_dir_fd=parent)
     except FileNotFoundError:
         return False

@@ -24,8 +24,8 @@ from vllm_warden.core.decide.promising import promising
 from vllm_warden.core.diagnose.document import document as diagnosis_document
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.lifecycle.effects import RecordIncident
+from vllm_warden.core.lifecycle.found import asks_for_others
 from vllm_warden.core.lifecycle.states import RUNNING, Instance, State
-from vllm_warden.core.plan.spec import InstanceSpec
 from vllm_warden.daemon.live_attempt import LiveAttempt
 
 EXCERPT_AROUND = 3
@@ -77,7 +77,7 @@ def instance_document(
         "foreseen": _foreseen(instance) if alive else None,
         "trial": _trial(instance, alive=alive),
         "retry_promising": _promising(instance, alive=alive),
-        "restart_pending": live is not None and _is_outdated(instance.spec, live.spec),
+        "restart_pending": live is not None and _is_outdated(instance, live),
     }
 
 
@@ -87,12 +87,12 @@ def _reason(instance: Instance, requests_left: int | None) -> str:
     return f"{instance.reason}; requests left: {requests_left}"
 
 
-def _is_outdated(now: InstanceSpec, launched: InstanceSpec) -> bool:
+def _is_outdated(instance: Instance, live: LiveAttempt) -> bool:
     """Whether the settings file asks for another engine than the one that was launched."""
-    return (now.model, now.host, now.port, dict(now.engine)) != (
-        *(launched.model, launched.host, launched.port),
-        dict(launched.engine),
-    )
+    now, launched = instance.spec, live.spec
+    place = (now.model, now.host, now.port) != (launched.model, launched.host, launched.port)
+    in_force = live.plan.settings
+    return place or asks_for_others(now.engine, launched.engine, instance.asked, in_force)
 
 
 def _foreseen(instance: Instance) -> ForeseenDocument | None:

@@ -12,6 +12,9 @@ LOOK_SECONDS = 1.0
 
 async def follow_requests(shell: Shell, name: str, attempt: int) -> None:
     """Tell how many requests are left, whenever that changes, until the attempt is over."""
+    begun = shell.launching.get(name)
+    if begun is not None:  # it is being taken over just now
+        await asyncio.wait((begun,))
     live = shell.live.get(name)
     told: int | None = None
     while live is not None and live.number == attempt and not live.exited:

@@ -52,6 +52,8 @@ async def launch(shell: Shell, name: str, effect: Launch) -> None:
         _failed(shell, name, effect.attempt, _in_words(error), hopeless=False)
         return
     shell.live[name] = live
+    if live.caches_aside:
+        shell.recorder.announce(name, _caches_told(live))
     await _spawn(shell, live)
 
 
@@ -111,8 +113,6 @@ def _take_up(shell: Shell, live: LiveAttempt, child: Child) -> None:
     )
     child.watch_exit(exited)
     shell.start(observe(shell, live))
-    if live.caches_aside:
-        shell.recorder.announce(live.instance, _caches_told(live))
     if shell.ports.log_backend.name == "journal":
         shell.ports.notifier.keep(live.descriptor_name, live.stream.writer_fd)
     shell.recorder.save_attempt(
@@ -182,7 +182,9 @@ def _put_caches_aside(shell: Shell, live: LiveAttempt) -> tuple[str, ...]:
     """Not while another start may be writing into them: it would lose what it compiles."""
     caches = compile_caches(live.plan.environment)
     others = [one for one in tuple(shell.live.values()) if not one.ready]
-    if any(set(compile_caches(one.plan.environment)) & {*caches} for one in others):
+    # of an adopted one nobody knows which it uses
+    used = [compile_caches(one.plan.environment) or caches for one in others]
+    if any({*one} & {*caches} for one in used):
         log.warning("compile-caches-stay", instance=live.instance, reason="another start uses them")
         return ()
     moved, problems = put_aside(caches, launch_prefix(live.plan.launch_id))

@@ -11,6 +11,7 @@ from vllm_warden.core.launch_id import launch_prefix
 from vllm_warden.core.lifecycle.effects import Announce
 from vllm_warden.core.lifecycle.found import FoundEngine
 from vllm_warden.daemon.ports import AttemptGroup
+from vllm_warden.daemon.remains import follow_remains
 from vllm_warden.daemon.shell import Shell
 
 log = structlog.get_logger(__name__)
@@ -18,7 +19,6 @@ log = structlog.get_logger(__name__)
 POLL_SECONDS = 0.002
 LEFTOVER_SECONDS = 5.0
 STRANGE_LOOK_SECONDS = 60.0
-PIDS_TOLD = 20
 STRANGE = "strange-groups"
 
 
@@ -64,9 +64,7 @@ def _tell(shell: Shell, group: AttemptGroup, pids: Sequence[int]) -> None:
     else:
         left = group.pids()
         text = f"{len(left)} of {ended} of {whose}, left by an earlier daemon, do not end"
-        named = ", ".join(map(str, left[:PIDS_TOLD]))
-        condition = f"{name}: old processes do not end: {named}"
-        shell.recorder.set_condition(f"remains-{name}", condition)
+        shell.start(follow_remains(shell, group))
     log.warning("leftover-ended", instance=name, pids=data["pids"])
     shell.recorder.announce(name, Announce("leftovers-ended", text, data))
 

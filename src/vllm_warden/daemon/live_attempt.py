@@ -60,6 +60,11 @@ class LiveAttempt:
     """False where the begin of the log, written under an earlier daemon, cannot be had."""
 
     @property
+    def reached(self) -> Phase:
+        """How far it came; the log of an adopted one may not say that it was ready."""
+        return Phase.SERVING if self.ready else self.phase
+
+    @property
     def descriptor_name(self) -> str:
         """Under which the writing end of its log is kept for the next daemon."""
         return descriptor_name(self.instance, self.number, self.plan.launch_id)

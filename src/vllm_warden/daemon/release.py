@@ -12,11 +12,11 @@ from vllm_warden.core.diagnose.diagnosis import Diagnosis
 from vllm_warden.core.diagnose.evidence import Evidence
 from vllm_warden.core.launch_id import launch_prefix
 from vllm_warden.core.lifecycle.events import AttemptReleased, EvidenceGathered
-from vllm_warden.core.model import Confidence, Failure, Phase
-from vllm_warden.core.plan.gate import remains_text
+from vllm_warden.core.model import Confidence, Failure
 from vllm_warden.daemon.directories import remove_temporary
 from vllm_warden.daemon.live_attempt import LiveAttempt
 from vllm_warden.daemon.memory_back import memory_back
+from vllm_warden.daemon.remains import follow_remains, remaining_text
 from vllm_warden.daemon.shell import Shell
 from vllm_warden.daemon.threads import LateError
 
@@ -28,7 +28,6 @@ EMPTY_EAGER_SECONDS = 2.0
 LOG_LIMIT_SECONDS = 2.0
 REMAINS_SECONDS = 15.0
 """A killed process that held 80 GB takes seconds to end; one that takes longer may never end."""
-REMAINS_LOOK_SECONDS = 5.0
 TIDY_WAIT_SECONDS = 2.0
 """Removing a directory goes on beside everything else when it takes longer."""
 DISCARD_AFTER_SECONDS = 1.0
@@ -43,9 +42,8 @@ async def release(shell: Shell, name: str, attempt: int) -> None:
     if live is not None:
         await _finish_log(shell, live)
         await discard(shell, live)
-        phase = Phase.SERVING if live.ready else live.phase
-        shell.recorder.stop_attempt(name, attempt, phase, live.exit_status)
-        remains = _remaining_text(shell, live) or await memory_back(shell, name)
+        shell.recorder.stop_attempt(name, attempt, live.reached, live.exit_status)
+        remains = remaining_text(shell, live.group) or await memory_back(shell, name)
     shell.post(name, AttemptReleased(shell.now(), attempt, remains))
 
 
@@ -97,7 +95,7 @@ async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
     while not (live.exited or live.child is None) or not live.group.is_empty():
         waited = shell.now() - began
         if waited > REMAINS_SECONDS:
-            shell.start(_follow_remains(shell, live))
+            shell.start(_outlive(shell, live))
             break
         eager = waited < EMPTY_EAGER_SECONDS
         if not eager:
@@ -106,26 +104,10 @@ async def _ended(shell: Shell, name: str, attempt: int) -> LiveAttempt | None:
     return live
 
 
-def _remaining_text(shell: Shell, live: LiveAttempt) -> str:
-    remains = shell.ports.watch.remaining(live.group.pids())
-    return f"killed, but still there: {remains_text(remains)}" if remains else ""
-
-
-async def _follow_remains(shell: Shell, live: LiveAttempt) -> None:
-    """Name what no signal ends until it has ended, and tidy up then.
-
-    The incident does not wait for it, and nothing is launched beside it: the gate sees it too.
-    """
+async def _outlive(shell: Shell, live: LiveAttempt) -> None:
+    """The incident does not wait for what no signal ends."""
     live.exited = True  # nobody waits for more of it
-    condition = f"remains-{live.instance}-{live.number}"
-    try:
-        while not live.group.is_empty():
-            text = _remaining_text(shell, live)
-            shell.recorder.set_condition(condition, f"{live.instance}: {text}")
-            await asyncio.sleep(REMAINS_LOOK_SECONDS)
-    finally:
-        shell.recorder.set_condition(condition, None)
-    live.group.remove()
+    await follow_remains(shell, live.group)
     await _remove_directory(shell, live)
 
 
@@ -172,7 +154,7 @@ def _evidence(
         incomplete=not complete or live.lost_errors or not live.log_is_whole,
         exit_status=live.exit_status,
         was_ready=live.ready,
-        reached=Phase.SERVING if live.ready else live.phase,
+        reached=live.reached,
         lost_processes=lost,
         kernel_lines=kernel_lines,
         pids=frozenset(live.pids_seen),

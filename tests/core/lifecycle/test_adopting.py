@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from vllm_warden.core.decide.slack import Slack
 from vllm_warden.core.lifecycle import effects as fx
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle import serving
-from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.found import FoundEngine, LaunchedAs
 from vllm_warden.core.lifecycle.machine import step
 from vllm_warden.core.lifecycle.states import Instance, State
 from vllm_warden.core.model import ProcessIdentity
@@ -80,12 +81,48 @@ def test_a_start_that_is_asked_meanwhile_changes_nothing(room: MachineRoom) -> N
     assert room.launches == []
 
 
-def test_a_stop_that_is_asked_meanwhile_stops_it(room: MachineRoom) -> None:
-    room.tell(ev.EngineFound(room.now, FOUND))
+@pytest.mark.parametrize(
+    ("ready", "first"), [(20.0, fx.StopSignal.TERMINATE), (None, fx.StopSignal.INTERRUPT)]
+)
+def test_a_stop_that_is_asked_meanwhile_stops_it(
+    room: MachineRoom, ready: float | None, first: fx.StopSignal
+) -> None:
+    room.tell(ev.EngineFound(room.now, replace(FOUND, ready_since_seconds=ready)))
     room.tell(ev.StopRequested(room.now, "person"))
     room.open_gate()
     assert room.is_in(State.STOPPING)
-    assert room.signals == [fx.StopSignal.TERMINATE]
+    assert room.signals == [first]
+
+
+@pytest.mark.parametrize(
+    ("then", "forgotten"),
+    [
+        ({}, False),
+        ({"model": "/other"}, True),
+        ({"engine": {"max_num_seqs": 7}}, True),
+    ],
+)
+def test_what_another_settings_file_asked_for_teaches_nothing(
+    room: MachineRoom, then: dict[str, Any], forgotten: bool
+) -> None:
+    spec = room.instance.spec
+    now = LaunchedAs(spec.model, spec.host, spec.port, spec.engine)
+    launched = replace(now, **then)
+    settings = {**spec.engine, **launched.engine}
+    room.tell(ev.EngineFound(room.now, replace(FOUND, launched_as=launched, settings=settings)))
+    room.open_gate()
+    assert room.instance.attempt is not None
+    assert room.instance.attempt.forgotten is forgotten
+
+
+def test_settings_that_were_accepted_meanwhile_are_no_other_ones(room: MachineRoom) -> None:
+    spec = room.instance.spec
+    launched = LaunchedAs(spec.model, spec.host, spec.port, {"max_num_seqs": 9999})
+    taken = replace(FOUND, launched_as=launched, settings=dict(room.instance.asked))
+    room.tell(ev.EngineFound(room.now, taken))
+    room.open_gate()
+    assert room.instance.attempt is not None
+    assert not room.instance.attempt.forgotten
 
 
 def test_what_nobody_wants_is_stopped(room: MachineRoom) -> None:

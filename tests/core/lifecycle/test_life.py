@@ -11,7 +11,8 @@ from tests.core.lifecycle.machine_room import PROFILE_SAMPLER_OOM, MachineRoom
 from vllm_warden.core.diagnose.evidence import LostProcess
 from vllm_warden.core.lifecycle import events as ev
 from vllm_warden.core.lifecycle.states import State
-from vllm_warden.core.model import Failure, Mode
+from vllm_warden.core.model import Failure, Mode, RemainingProcess
+from vllm_warden.core.plan.gate import GateReport
 from vllm_warden.core.plan.spec import AdaptSpec, Bounds, InstanceSpec
 from vllm_warden.daemon import durable
 
@@ -210,6 +211,26 @@ def test_what_a_stop_could_not_free_is_part_of_the_reason(room: MachineRoom) -> 
     room.end("GPU 0: the driver keeps 9 GiB")
 
     assert room.instance.reason == "stopped by test; GPU 0: the driver keeps 9 GiB"
+
+
+def test_what_a_stop_could_not_free_is_told_where_it_ends_in_a_hold_too(room: MachineRoom) -> None:
+    room.start()
+    room.ready()
+    room.tell(ev.StopRequested(room.now, "test"))
+    room.tell(ev.HoldRequested(room.now, "test"))
+    room.end("GPU 0: the driver keeps 9 GiB")
+
+    assert room.instance.reason == "hold asked by test; GPU 0: the driver keeps 9 GiB"
+
+
+def test_a_stopped_instance_waits_for_no_gate(room: MachineRoom) -> None:
+    room.tell(ev.StartRequested(room.now, "test"))
+    room.close_gate()
+    assert room.instance.gate_text is not None
+    room.tell(ev.StopRequested(room.now, "test"))
+
+    assert room.is_in(State.STOPPED)
+    assert not room.instance.gate_text
 
 
 def test_restart_comes_back_and_stop_does_not(room: MachineRoom) -> None:
@@ -427,15 +448,29 @@ def test_an_idle_engine_that_ran_for_the_soaks_time_crashes_on_the_crash_budget(
     assert room.is_in(State.STARTING)
 
 
-@pytest.mark.parametrize(("waited", "pause"), [(0, 0.15), (9, 0.15), (30, 0.5), (100, 5)])
-def test_a_closed_gate_is_looked_at_often_at_first_and_rarely_later(
-    room: MachineRoom, waited: float, pause: float
+REMAINS = GateReport(own_remains=(RemainingProcess(7, "VLLM::Worker"),))
+TAKEN = GateReport(port_holder="pid 7 (nginx)")
+
+
+@pytest.mark.parametrize(
+    ("report", "waited", "pause"),
+    [
+        (REMAINS, 0, 0.15),
+        (REMAINS, 9, 0.15),
+        (REMAINS, 30, 0.5),
+        (TAKEN, 0, 0.5),
+        (TAKEN, 30, 0.5),
+        (TAKEN, 100, 5),
+    ],
+)
+def test_a_gate_that_may_open_soon_is_looked_at_often_and_others_are_not(
+    room: MachineRoom, report: GateReport, waited: float, pause: float
 ) -> None:
     room.tell(ev.StartRequested(room.now, "test"))
     began = room.now
-    room.close_gate()
+    room.tell(ev.GateReported(room.now, room.looks.pop(), report))
     while room.now < began + waited:
-        room.advance(max(at for at in room.timers.values()) - room.now)
-        room.close_gate()
+        room.advance(max(room.timers.values()) - room.now)
+        room.tell(ev.GateReported(room.now, room.looks.pop(), report))
 
     assert max(room.timers.values()) - room.now == pytest.approx(pause)

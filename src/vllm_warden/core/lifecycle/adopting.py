@@ -7,7 +7,7 @@ from dataclasses import replace
 from vllm_warden.core.lifecycle import requests
 from vllm_warden.core.lifecycle.effects import Announce, TakeOver
 from vllm_warden.core.lifecycle.events import EngineFound, GateReported, StopRequested
-from vllm_warden.core.lifecycle.found import FoundEngine
+from vllm_warden.core.lifecycle.found import FoundEngine, asks_for_others
 from vllm_warden.core.lifecycle.states import Attempt, Instance, State
 from vllm_warden.core.lifecycle.steps import Step, moved, waiting
 
@@ -26,9 +26,11 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
     changes = {
         name: value for name, value in taken.settings.items() if asked.get(name, value) != value
     }
-    then = taken.launched_as
+    then, spec = taken.launched_as, instance.spec
     # what another settings file asked for is no lesson for this one
-    outdated = then is not None and dict(then.engine) != dict(instance.spec.engine)
+    outdated = then is not None and (
+        then.model != spec.model or asks_for_others(spec.engine, then.engine, asked, taken.settings)
+    )
     attempt = Attempt(
         taken.attempt,
         taken.settings,
@@ -59,5 +61,7 @@ def take_over(instance: Instance, event: GateReported, taken: FoundEngine) -> St
     by = instance.wanted_by or "an earlier daemon"
     # one that was told to end in order to start again is still wanted
     wish = StopRequested(event.at_seconds, by, keep_wanted=instance.wanted)
-    stopping, ending = requests.stop_serving(starting, wish)
+    is_serving = taken.ready_since_seconds is not None
+    stop = requests.stop_serving if is_serving else requests.stop_starting
+    stopping, ending = stop(starting, wish)
     return stopping, (*effects, *ending)

@@ -112,14 +112,14 @@ def exited_while_stopping(instance: Instance, event: ProcessExited) -> Step:
 
 def released(instance: Instance, event: AttemptReleased) -> Step:
     """A stop is complete; a restart goes on."""
+    remains = f"; {event.remains}" if event.remains else ""
     if instance.held_by is not None:
-        reason = f"hold asked by {instance.held_by}"
+        reason = f"hold asked by {instance.held_by}{remains}"
         return held(after_attempt(instance), event.at_seconds, reason)
     if instance.wanted:
         return waiting(after_attempt(instance), event.at_seconds, "waiting for the gate")
     reason = instance.reason.replace("stop asked", "stopped").replace("restart asked", "stopped")
-    if event.remains:
-        reason += f"; {event.remains}"
+    reason += remains
     stopped = moved(after_attempt(instance), State.STOPPED, event.at_seconds, reason)
     effects: tuple[Effect, ...] = (Announce("instance-stopped", reason),)
     if instance.incident_open:

@@ -18,6 +18,15 @@ class LaunchedAs:
     engine: Settings
 
 
+def asks_for_others(now: Settings, then: Settings, asked: Settings, in_force: Settings) -> bool:
+    """Whether the settings file asks for others than an engine was launched with.
+
+    ``now`` and ``then`` are the file's engine tables. A table that asks for what is in force
+    (``asked``: with the defaults) changes nothing: settings were accepted.
+    """
+    return dict(now) != dict(then) and dict(asked) != dict(in_force)
+
+
 @dataclass(frozen=True, slots=True)
 class FoundEngine:
     """One attempt of this boot.

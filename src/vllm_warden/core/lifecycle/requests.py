@@ -89,6 +89,8 @@ def stop_nothing(instance: Instance, event: StopRequested) -> Step:
         wanted=False,
         wanted_by=event.by,
         trial=None,
+        gate_text=None,
+        gate_since_seconds=None,
     )
     effects = (Announce("instance-stopped", reason),)
     if instance.incident_open:

@@ -52,9 +52,10 @@ from vllm_warden.core.plan.gate import (
 )
 from vllm_warden.core.plan.returning import follow
 
-LOOKS = ((10.0, 0.15), (60.0, 0.5))
-"""Until so long after the first look, so many seconds between two. Memory of a dead engine usually
-comes back within seconds, and nearly always within a minute."""
+LOOK_SOON_SECONDS, SOON_SECONDS = 0.15, 10.0
+"""Memory of a dead engine usually comes back within seconds: for so long it is looked for often."""
+LOOK_SECONDS, EAGER_SECONDS = 0.5, 60.0
+"""Nearly always it is back within a minute, and so is what else a start waits for."""
 LOOK_LATER_SECONDS = 5.0
 """After that a look costs more than it can win."""
 TELL_AGAIN_SECONDS = 120.0
@@ -107,7 +108,9 @@ def _beside(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
 
 
 def _wait(instance: Instance, verdict: GateVerdict, waited_seconds: float) -> Step:
-    pause = next((pause for until, pause in LOOKS if waited_seconds < until), LOOK_LATER_SECONDS)
+    pause = LOOK_SECONDS if waited_seconds < EAGER_SECONDS else LOOK_LATER_SECONDS
+    if verdict.may_pass_soon and waited_seconds < SOON_SECONDS:
+        pause = LOOK_SOON_SECONDS
     again, timer = with_timer(
         replace(instance, gate_text=verdict.text, reason=f"waiting: {verdict.text}"), pause
     )
@@ -180,7 +183,6 @@ def _launch(instance: Instance, event: GateReported, verdict: GateVerdict) -> St
         gpu_indices=verdict.gpu_indices,
         gate_text=None,
         gate_since_seconds=None,
-        caches_suspect=False,
     )
     launch = Launch(number, settings, verdict.gpu_indices, without_caches=instance.caches_suspect)
     effects: tuple[Effect, ...] = (launch,)
@@ -195,7 +197,8 @@ def launched(instance: Instance, event: Launched) -> Step:
     attempt = replace(current(instance), launch_id=event.launch_id, identity=event.identity)
     text = f"attempt {attempt.number} is process {event.identity.pid}"
     data = {"attempt": attempt.number, "settings": dict(attempt.settings)}
-    return replace(instance, attempt=attempt), (Announce("attempt-launched", text, data),)
+    launched_now = replace(instance, attempt=attempt, caches_suspect=False)
+    return launched_now, (Announce("attempt-launched", text, data),)
 
 
 def launch_failed(instance: Instance, event: LaunchFailed) -> Step:

@@ -72,11 +72,15 @@ class Gate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """Open, wait, hold or fail, with one sentence that names what is missing and who has it."""
+    """Open, wait, hold or fail, with one sentence that names what is missing and who has it.
+
+    ``may_pass_soon``: it waits for what a dead engine leaves, which goes within seconds.
+    """
 
     gate: Gate
     text: str = ""
     kill_remains: bool = False
+    may_pass_soon: bool = False
     gpu_indices: tuple[int, ...] = ()
     gpu_uuids: tuple[str, ...] = ()
 
@@ -124,7 +128,7 @@ def _own_remains(remains: tuple[RemainingProcess, ...], waited_seconds: float) -
         text = f"processes of an earlier attempt cannot be ended: {shown}"
         return GateVerdict(Gate.HOLD, text)
     text = f"ending processes of an earlier attempt: {shown}"
-    return GateVerdict(Gate.WAIT, text, kill_remains=True)
+    return GateVerdict(Gate.WAIT, text, kill_remains=True, may_pass_soon=True)
 
 
 def remains_text(remains: Sequence[RemainingProcess]) -> str:
@@ -204,7 +208,9 @@ def _short(
     if ownerless + gpu.free_bytes >= needed and still > OWNERLESS_HOLD_SECONDS:
         return GateVerdict(Gate.HOLD, f"{text}; {_kept(ownerless)}")
     text += f"; {holders_text(gpu)}"
-    return GateVerdict(Gate.HOLD if still > FOREIGN_HOLD_SECONDS else Gate.WAIT, text)
+    if still > FOREIGN_HOLD_SECONDS:
+        return GateVerdict(Gate.HOLD, text)
+    return GateVerdict(Gate.WAIT, text, may_pass_soon=True)
 
 
 def kept_text(gpu: GpuReading) -> str:
