@@ -111,3 +111,17 @@ def test_what_is_mounted_below_is_not_entered(tree: Path) -> None:
     device = tree.stat().st_dev
     with pytest.raises(OSError, match="mounted"):
         _take("/proc/sys", None, device)
+
+
+def test_what_somebody_else_removes_meanwhile_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "t"
+    directory.mkdir()
+
+    def faster(_: object) -> None:
+        directory.rmdir()
+
+    monkeypatch.setattr("vllm_warden.daemon.remove_tree._Removal.empty_top", faster)
+
+    assert remove_tree(directory) is None

@@ -32,7 +32,7 @@ def remove_tree(directory: Path, limit_seconds: float = REMOVE_SECONDS) -> str |
         _Removal(top, time.monotonic() + limit_seconds).empty_top()
         directory.rmdir()
     except OSError as error:
-        return _reason(error)
+        return _reason(error) if os.path.lexists(directory) else None  # somebody was faster
     finally:
         os.close(top)
     return None
